@@ -1,5 +1,6 @@
-"""Writes docs/claims.md and docs/claims.zh.md from what `glassformer study` left in a folder, with the figures beside them;
-the answers in a sentence are in claims_answers.toml, the words of the Chinese tables in claims_tables.toml.
+"""Writes docs/claims.md and docs/claims.zh.md from what `glassformer study` left in folders (or was put into
+docs/figures/claims before), with the figures beside them; the answers in a sentence are in claims_answers.toml, the words of the
+Chinese tables in claims_tables.toml.
 
     python3 docs/make_claims.py runs/studies/default
 
@@ -21,20 +22,28 @@ from glassformer.lab.claims import all_claims
 from glassformer.language import in_language
 
 DOCS = Path(__file__).parent
+KEPT = DOCS / "figures" / "claims"
 MEASURED = DOCS.parent / "glassformer" / "lab" / "claims" / "measured.json"
 
 PAGE = {
     "title": {"en": "# Claims, measured", "zh": "# 论断与测量"},
     "intro": {
         "en": "What the texts say of the Transformer, each put to the test by a command that a laptop can run. A claim "
-        "is made into conditions; each is judged over seeds: it holds if the 95% interval of the paired differences lies above "
-        "zero and the mean reaches a margin that matters, fails if the interval lies below that margin, and is open otherwise. "
-        "All hold: the claim *holds*; some: *holds when*; all fail: *does not hold*; else *not settled*. Times are for two "
-        "cores.",
+        "is made into conditions, each with a margin that was fixed beforehand, and judged over five seeds or more, each with "
+        "held-out examples of its own: it holds if the whole interval of the paired differences lies above the margin, fails if "
+        "all of it lies below, and is open otherwise. Intervals are at 95% for all conditions of a claim together (Bonferroni), "
+        "so many looks find no more than one would. A condition is void, and does not count, where both arms are at a ceiling or "
+        "neither has learned anything (of text: no more than a table of bigrams knows). Three quarters or more hold: the claim "
+        "*holds*; three quarters or more fail: it *does not hold*; half or more are open: *not settled*; else *mixed*. A "
+        "sentence that makes several claims has a verdict for each. Times are for two cores; a GPU (`--device cuda`) takes "
+        "minutes.",
         "zh": "教程与论文关于 Transformer 的种种说法，每一条都用一条笔记本电脑即可运行的命令来检验。"
-        "论断拆成若干条件，按随机种子成对比较："
-        "若成对差值的 95% 区间在零以上且均值达到有意义的幅度，条件成立；若区间整个低于该幅度，则不成立；否则未定。"
-        "全部成立即“成立”，部分成立即“有条件地成立”，全部不成立即“不成立”，其余为“尚无定论”。用时按两个核心计。",
+        "论断拆成若干条件，每个条件事先定好幅度，用五个以上的随机种子成对比较，每个种子有自己的留出样本："
+        "若差值的区间整个高于该幅度，条件成立；整个低于它，则不成立；否则未定。"
+        "区间按一个论断的全部条件合计 95% 计算（Bonferroni 校正），多看几眼不会凭空多出发现。"
+        "两方都到了上限，或都没学到东西（对文本而言：不如二元频率表），该条件作废，不计入。"
+        "四分之三以上成立即“成立”，四分之三以上不成立即“不成立”，一半以上未定即“尚无定论”，其余为“不一”。"
+        "一句话里有几个论断，就各有一个结论。用时按两个核心计；用 GPU（`--device cuda`）只需几分钟。",
     },
     "columns": {"en": "study | claim | verdict | time | said by", "zh": "研究 | 论断 | 结论 | 用时 | 出处"},
     "minutes": {"en": "min", "zh": "分钟"},
@@ -54,15 +63,26 @@ def said(text: str, language: str) -> str:
     return str(CHINESE.get(text, text)) if language == "zh" else text
 
 
+def in_chinese(detail: str) -> str:
+    """The numbers of a condition with Chinese words between them."""
+    for english, chinese in ((" against ", " 对 "), (", margin ", "，幅度 "), ("(one seed)", "（一个种子）")):
+        detail = detail.replace(english, chinese)
+    return str(CHINESE.get(detail, detail))
+
+
 def section(found: dict[str, Any], language: str) -> list[str]:
     """One study as a section of the page."""
     lines = ["", f"## {found['name']}", "", f"> {found['claim'][language]}", ""]
-    lines += [f"**{in_language(found['verdict'], language)}** ({found['said_by']})", ""]
-    lines += [ANSWERS[found["name"]][language], ""]
-    for one in found["conditions"]:
-        outcome = in_language(one["outcome"], language)
-        detail = one["detail"] if language == "en" else one["detail"].replace(" against ", " 对 ")
-        lines.append(f"- *{outcome}*: {one['text'][0 if language == 'en' else 1]} ({detail})")
+    lines += [in_language(found["said_by"], language), ""]
+    lines += [ANSWERS[found["name"]][language], ""] if found["name"] in ANSWERS else []
+    for part in found["parts"]:
+        says = part["says"].get(language, "")
+        lines += [f"**{part['told'][language]}**" + (f": {says}" if says else ""), ""]
+        for one in part["conditions"]:
+            outcome = in_language(one["outcome"], language)
+            detail = one["detail"] if language == "en" else in_chinese(one["detail"])
+            lines.append(f"- *{outcome}*: {one['text'][0 if language == 'en' else 1]} ({detail})")
+        lines.append("")
     for table in found["tables"]:
         columns = [said(column, language) for column in table["columns"]]
         lines += ["", f"{said(table['title'], language)}:", "", "| " + " | ".join(columns) + " |"]
@@ -86,10 +106,11 @@ def page(everything: dict[str, dict[str, Any]], language: str) -> str:
     ]
     for study in all_claims():
         if found := everything.get(study.name):
-            verdict = in_language(found["verdict"], language)
+            verdict = found["verdict"][language]
             minutes = f"{study.minutes} {PAGE['minutes'][language]}"
             claim = found["claim"][language]
-            lines.append(f"| [{study.name}](#{study.name}) | {claim} | {verdict} | {minutes} | {study.said_by} |")
+            source = in_language(study.said_by, language)
+            lines.append(f"| [{study.name}](#{study.name}) | {claim} | {verdict} | {minutes} | {source} |")
     missing = [study.name for study in all_claims() if study.name not in everything]
     if missing:
         lines += ["", f"{PAGE['missing'][language]} {', '.join(missing)}."]
@@ -99,17 +120,16 @@ def page(everything: dict[str, dict[str, Any]], language: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(folder: Path) -> None:
-    """Pages, figures and verdicts from one folder."""
-    found = {
-        study.name: json.loads(path.read_text())
-        for study in all_claims()
-        if (path := folder / f"{study.name}.json").is_file()
-    }
-    figures = DOCS / "figures" / "claims"
-    figures.mkdir(parents=True, exist_ok=True)
-    for name in found:
-        shutil.copy(folder / f"{name}.png", figures / f"{name}.png")
+def main(folders: list[Path]) -> None:
+    """Pages and verdicts from the numbers and figures that docs/ keeps, after those of some folders have been put there. Numbers
+    of a claim that has been changed since are not shown."""
+    for study in all_claims():
+        for folder in folders:
+            if (folder / f"{study.name}.json").is_file():
+                for kind in ("json", "png"):
+                    shutil.copy(folder / f"{study.name}.{kind}", KEPT / f"{study.name}.{kind}")
+    kept = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in KEPT.glob("*.json")}
+    found = {one.name: kept[one.name] for one in all_claims() if kept.get(one.name, {}).get("version") == one.version}
     (DOCS / "claims.md").write_text(page(found, "en"), encoding="utf-8")
     (DOCS / "claims.zh.md").write_text(page(found, "zh"), encoding="utf-8")
     verdicts = {name: {key: one[key] for key in ("verdict", "date", "machine")} for name, one in found.items()}
@@ -117,4 +137,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main([Path(folder) for folder in sys.argv[1:]])

@@ -80,9 +80,9 @@ def toml_texts() -> Iterator[str]:
 
 
 def claim_texts() -> Iterator[str]:
-    """What the claims of the literature say, with their conditions, notes and the names of their arms."""
+    """What the claims of the literature say, with their sources, conditions, notes and the names of their arms."""
     for claim in all_claims():
-        yield from (claim.claim, *claim.notes)
+        yield from (claim.claim, claim.said_by, *claim.notes, *(block.says for block in claim.judge))
         yield from (condition.text for block in claim.judge for condition in block.condition)
         yield from (name for names in claim.names.values() for name in names.values())
 

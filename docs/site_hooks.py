@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import gettext
 import json
 import logging
 import posixpath
@@ -115,12 +114,12 @@ def show_code(markdown: str, page: str) -> str:
 VERDICTS_FILE = ROOT / "glassformer" / "lab" / "claims" / "measured.json"
 TOLD = {
     "en": (
-        "Measured: the claim **{verdict}** ({machine}, {date})",
+        "Measured: **{verdict}** ({machine}, {date})",
         "the rule",
         "the whole table",
         "Not measured yet at its default size",
     ),
-    "zh": ("实测：该论断**{verdict}**（{machine}，{date}）", "判定规则", "完整的表", "尚未按默认规模测量"),
+    "zh": ("实测：**{verdict}**（{machine}，{date}）", "判定规则", "完整的表", "尚未按默认规模测量"),
 }
 
 
@@ -138,8 +137,7 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
         if name not in found:
             return f"*{missing}: `glassformer study {name}` ([{rule}]({link}))*"
         one = dict(found[name])
-        if language == "zh":
-            one["verdict"] = chinese_verdicts()[one["verdict"]]
+        one["verdict"] = one["verdict"][language]
         more = f"; [{table}]({up}claims.md#{name})" if has_claims else ""
         answer = answers()[name][language] if name in answers() else ""
         return f"*{told.format(**one)}: `glassformer study {name}` ([{rule}]({link}){more})* {answer}".rstrip()
@@ -150,7 +148,7 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
             raise Gone(f"there is no study {name}: the page that shows its verdict must follow the code")
         if name not in found:
             return f"[{missing.lower()}]({link})"
-        verdict = chinese_verdicts()[found[name]["verdict"]] if language == "zh" else found[name]["verdict"]
+        verdict = found[name]["verdict"][language]
         return f"[{verdict}]({up}claims.md#{name})" if has_claims else f"[{verdict}]({link})"
 
     return VERDICT.sub(in_a_word, MEASURED.sub(shown, markdown))
@@ -166,12 +164,6 @@ def answers() -> dict[str, dict[str, str]]:
 def study_names() -> set[str]:
     """The studies there are, by their files."""
     return {path.stem for path in (ROOT / "glassformer" / "lab" / "claims").glob("*.toml")}
-
-
-def chinese_verdicts() -> dict[str, str]:
-    """The verdicts in Chinese, as `glassformer study` says them; from its catalogue, for importing it would take torch."""
-    catalogue = gettext.translation("glassformer", ROOT / "glassformer" / "locale", languages=["zh"])
-    return {verdict: catalogue.gettext(verdict) for verdict in ("holds", "holds when", "does not hold", "not settled")}
 
 
 def show_report(markdown: str, address: str, language: str) -> str:

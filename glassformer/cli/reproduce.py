@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli import options
+from glassformer.errors import ConfigError
 from glassformer.language import _, localized
 from glassformer.screen import table_console, warn
 
@@ -25,17 +26,27 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="Where runs and results go; runs/reproduce/NAME by default.")] = None,
     as_json: options.JsonObject = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away runs that are there.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="paper: a few steps of each piece, to see it run.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="paper: this piece alone (table1 to table4, figures); several times.")
+    ] = None,
     measure: Annotated[
         bool, typer.Option("--plan/--no-plan", help="Say how long it will take, by the first steps.")
     ] = True,
 ) -> None:
-    """Train a recipe, score it by the published metric, and say PASS or FAIL.
+    """Train a recipe, score it by the published metric, and say PASS or FAIL. `reproduce paper` makes Tables 1 to 4 and
+    Figures 3 to 5 of Attention Is All You Need at a size that fits, each number beside theirs.
 
     Exit codes: 0 the goal is reached; 1 it is not; 2 something to put right; 75 stopped on request.
     """
     if name is None:
         show_list(as_json)
         return
+    if name == "paper":
+        make_paper(out or Path("runs") / "reproduce" / "paper", quick, only or [], as_json)
+        return
+    if quick or only:
+        raise ConfigError("--quick and --only belong to `glassformer reproduce paper`; leave them out")
     from glassformer.lab.reproduce.table import reproduction
 
     reproduction(name)  # a name that is not there is refused at once
@@ -60,6 +71,36 @@ def reproduce(
     else:
         show(report)
     raise SystemExit(0 if report.passed else 1)
+
+
+def make_paper(out: Path, quick: bool, only: list[str], as_json: bool) -> None:
+    """The tables and figures of the paper, made and shown."""
+    import torch
+    from rich.table import Table
+
+    from glassformer import runs
+    from glassformer.lab.reproduce.paper import in_json, reproduce_paper
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        pieces = reproduce_paper(out, quick=quick, only=only, device=device)
+    except runs.Stopped:
+        warn(_("stopped; what was made is kept, and the same command goes on with the rest"))
+        raise SystemExit(runs.STOPPED) from None
+    if as_json:
+        print(json.dumps([in_json(one) for one in pieces], ensure_ascii=False))
+        return
+    console = table_console()
+    for piece in pieces:
+        table = Table(title=piece.title, title_justify="left")
+        for column in piece.columns:
+            table.add_column(column, overflow="fold")
+        for row in piece.rows:
+            table.add_row(*map(localized, row))
+        console.print(table)
+        for note in piece.notes:
+            console.print(note, soft_wrap=True)
+    console.print(f"{out / 'paper.md'}", soft_wrap=True)
 
 
 def show_list(as_json: bool) -> None:

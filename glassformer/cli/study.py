@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.errors import ConfigError
-from glassformer.language import _, localized, padded
+from glassformer.language import _, language, localized, padded
 from glassformer.screen import say, table_console, warn
 
 if TYPE_CHECKING:
@@ -30,12 +30,13 @@ def study(
         Path | None, typer.Option(help="Where trials, tables and pictures go; runs/studies by default.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
+    device: Annotated[str, typer.Option(help="Where trials run: cpu, or cuda, several at once there too.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line on stdout.")] = False,
 ) -> None:
     """Put a claim of the literature to the test: [bold]glassformer study residuals[/].
 
     Trials are kept as they are done, so a study that was broken off goes on where it was. Each ends with a table, a picture
-    and a verdict: holds, holds when, does not hold, not settled (the rule is told by `docs/claims.md`). Exit codes: 0 done;
+    and a verdict: holds, mixed, does not hold, not settled (the rule is told by `docs/claims.md`). Exit codes: 0 done;
     2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM).
     """
     if quick and full:
@@ -45,9 +46,13 @@ def study(
         return
     if names and everything:
         raise ConfigError("--all is every study; leave out the names, or leave out --all")
+    import torch
+
     from glassformer.lab.claims import BUDGETS, all_claims, claim_named, run
     from glassformer.runs.stop import STOPPED, Stopped, StopRequest
 
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise ConfigError("--device is cpu or cuda where there is one, not {device!r}", device=device)
     budget = BUDGETS["quick" if quick else "full" if full else "default"]
     chosen = [claim_named(name) for name in names or ()] or all_claims()
     stop = StopRequest()
@@ -66,7 +71,7 @@ def study(
                     )
                 )
                 with stop.may_drop():
-                    report = run(one, budget, (out or OUT) / budget.name, jobs=jobs)
+                    report = run(one, budget, (out or OUT) / budget.name, jobs=jobs, device=device)
                 if as_json:
                     print(json.dumps(report.to_dict(), ensure_ascii=False))
                 else:
@@ -104,7 +109,7 @@ def show_list(out: Path, as_json: bool) -> None:
     for column in (_("study"), _("min"), _("our verdict"), _("found here"), _("claim")):
         table.add_column(column, no_wrap=column != "claim", justify="right" if column == "min" else "left")
     for row in rows:
-        verdicts = localized(row["measured"].get("verdict", "–")), localized(row["verdict"] or "–")
+        verdicts = row["measured"].get("verdict", {}).get(language(), "–"), row["verdict"] or "–"
         table.add_row(row["name"], str(row["minutes"]), *verdicts, row["claim"])
     table_console().print(table)
 
@@ -126,12 +131,13 @@ def show(report: ClaimReport) -> None:
         for row in one.rows:
             table.add_row(*row)
         console.print(table)
-    for condition in report.finding.conditions:
-        console.print(
-            f"  {padded(localized(condition.outcome), 6)}  {localized(condition.text)} ({condition.detail})",
-            soft_wrap=True,
-        )
+    for part in report.finding.parts:
+        for condition in part.conditions:
+            console.print(
+                f"  {padded(localized(condition.outcome), 6)}  {localized(condition.text)} ({condition.detail})",
+                soft_wrap=True,
+            )
+        console.print(_("verdict: {verdict}", verdict=part.told), part.says and localized(part.says), style="bold")
     for note in report.finding.notes:
         console.print(note, soft_wrap=True)
-    console.print(_("verdict: {verdict}", verdict=_(report.finding.verdict)), style="bold")
     console.print(f"{report.folder / report.claim.name}.png, .md, .json", soft_wrap=True)

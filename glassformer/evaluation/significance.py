@@ -77,8 +77,8 @@ def half_width(free: float, level: float = LEVEL) -> float:
     return high
 
 
-def seed_interval(differences: Sequence[float]) -> tuple[float, float, float]:
-    """Mean, and the ends of its 95% interval over seeds; without a second seed there is no end.
+def seed_interval(differences: Sequence[float], level: float = LEVEL) -> tuple[float, float, float]:
+    """Mean, and the ends of its interval (95%) over seeds; without a second seed there is no end.
 
     >>> low, high = seed_interval([1.0, 2.0, 3.0])[1:]
     >>> round(low, 2), round(high, 2)
@@ -87,7 +87,7 @@ def seed_interval(differences: Sequence[float]) -> tuple[float, float, float]:
     mean = statistics.fmean(differences)
     if len(differences) < 2:
         return mean, -math.inf, math.inf
-    half = half_width(len(differences) - 1) * statistics.stdev(differences) / math.sqrt(len(differences))
+    half = half_width(len(differences) - 1, level) * statistics.stdev(differences) / math.sqrt(len(differences))
     return mean, mean - half, mean + half
 
 

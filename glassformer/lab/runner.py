@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 
 from glassformer import machine
-from glassformer.lab.report import processor
+from glassformer.lab.report import device_name, processor
 from glassformer.screen import Progress
 
 R = TypeVar("R")
@@ -42,6 +42,12 @@ class TrialCall:
     function: Callable[..., dict[str, Any]]
     arguments: tuple[Any, ...]
     settings: dict[str, Any]
+    device: str = "cpu"  # where tensors are made that name no other
+
+    @property
+    def machine(self) -> str:
+        """What it runs on, in words."""
+        return processor() if self.device == "cpu" else f"{device_name(torch.device(self.device))}, {processor()}"
 
     def __call__(self, threads: int | None = None) -> dict[str, Any]:
         """What the trial found, and what it cost in seconds of a processor, which are the same beside other work."""
@@ -49,7 +55,8 @@ class TrialCall:
             torch.set_num_threads(threads)
         began = time.process_time()
         torch.manual_seed(int(self.settings.get("seed", 0)))
-        found = self.function(*self.arguments, **self.settings)
+        with torch.device(self.device):
+            found = self.function(*self.arguments, **self.settings)
         return {**found, "seconds": time.process_time() - began}
 
     def __str__(self) -> str:
@@ -121,7 +128,7 @@ def run_trials(title: str, calls: Mapping[str, TrialCall], path: Path, jobs: int
             one_by_one = jobs == 1 or len(missing) == 1
             rest = ((key, call()) for key, call in missing.items()) if one_by_one else side_by_side(missing, jobs)
             for key, measured in rest:
-                kept[key] = Kept(measured, processor())
+                kept[key] = Kept(measured, missing[key].machine)
                 file.write(json.dumps({"key": key, **asdict(kept[key])}) + "\n")
                 file.flush()
                 progress.update(sum(one in kept for one in calls), str(missing[key]))

@@ -1,18 +1,17 @@
-"""When a claim holds: one rule for all experiments, over seeds.
+"""When a claim holds: one rule for all experiments, over seeds, fixed before anything is run.
 
-A claim is made into conditions, each of them a number that should be larger under one arm than under the other, by at
-least a margin that matters. A condition is judged by the differences of the pairs that share a seed:
+A claim is made into conditions: a number that should be better under one arm than under the other by at least a margin, which
+its file names and its report prints. A condition is judged by the differences of the pairs that share a seed:
 
-    interval = mean ± t(0.975, n - 1) · s / √n
+    interval = mean ± t(1 - α/2, n - 1) · s / √n,    α = 5% / m for a claim of m such conditions (Bonferroni: m looks, one α)
 
-It **holds** if the interval lies above zero and the mean reaches the margin; it **fails** if the interval lies below the
-margin, so that a difference that matters is ruled out (or is the other way round); otherwise it is **open**. One seed
-settles nothing, nor do two arms that have both learned nothing. Whether one arm is as good as another but for a slack is
-judged by the same interval: it holds if the whole of it is within the slack, and fails if all of it is beyond. What needs
-no luck (a count, a bound, an identity) is settled by `exactly`.
+It **holds** if the whole interval lies above the margin, **fails** if the whole of it lies below, and is **open** if the margin
+is inside; so a claim and its opposite are judged alike. That one arm is as good as another but for a slack is the same rule with
+a negative margin. One seed settles nothing. A condition is **void**, and does not count, where both arms are at a ceiling or
+neither has learned anything. What needs no luck (a count, a bound, an identity) is settled by `exactly`.
 
-A claim whose conditions all hold *holds*; if some do, it *holds when*; if all fail, it *does not hold*; else it is *not
-settled*.
+Of the conditions that count, three quarters or more that hold: the claim *holds*; three quarters or more that fail: it *does
+not hold*; else, where half or more are open, it is *not settled*, and where not, *mixed*. The numbers are told: holds (5 of 6).
 """
 
 from __future__ import annotations
@@ -23,13 +22,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from glassformer.evaluation.significance import seed_interval
+from glassformer.evaluation.significance import LEVEL, seed_interval
 from glassformer.language import _
 
-Outcome = Literal["holds", "fails", "open"]
-Verdict = Literal["holds", "holds when", "does not hold", "not settled"]
-WORDS = (_("holds"), _("fails"), _("open"), _("holds when"), _("does not hold"), _("not settled"))
+Outcome = Literal["holds", "fails", "open", "void"]
+Verdict = Literal["holds", "mixed", "does not hold", "not settled"]
+WORDS = (_("holds"), _("fails"), _("open"), _("void"), _("mixed"), _("does not hold"), _("not settled"))
 """The same, for those who translate."""
+MOST = 0.75  # the share of conditions that decides
 
 
 @dataclass(frozen=True)
@@ -41,74 +41,39 @@ class Condition:
     detail: str = ""  # the numbers it was judged by
 
 
-def numbers(one: Sequence[float], other: Sequence[float], unit: str, found: tuple[float, float, float]) -> str:
-    """The means of both arms, their difference and its interval, in words."""
-    mean, low, high = found
-    spread = f" [{low:+.3g}, {high:+.3g}]" if math.isfinite(low) else " (one seed)"
-    return f"{statistics.fmean(one):.4g}{unit} against {statistics.fmean(other):.4g}{unit}: {mean:+.3g}{spread}"
-
-
-def larger(
-    text: str,
-    more: Sequence[float],
-    less: Sequence[float],
-    *,
-    margin: float,
-    unit: str = "",
-    learned: float | None = None,
-) -> Condition:
-    """Whether `more` is larger than `less` by at least `margin`; the two are paired by seed. `learned`: a score that one of the
-    two must reach, for where neither has learned anything there is nothing to compare, and the condition is open."""
-    if len(more) != len(less) or not more:
-        raise ValueError(f"{text}: {len(more)} and {len(less)} values are no pairs")
-    mean, low, high = seed_interval([a - b for a, b in zip(more, less, strict=True)])
-    outcome: Outcome
-    if learned is not None and max(statistics.fmean(more), statistics.fmean(less)) < learned:
-        outcome = "open"
-    elif low > 0 and mean >= margin:
-        outcome = "holds"
-    elif high < margin:
-        outcome = "fails"
-    else:
-        outcome = "open"
-    return Condition(text, outcome, numbers(more, less, unit, (mean, low, high)))
-
-
-def smaller(text: str, less: Sequence[float], more: Sequence[float], *, margin: float, unit: str = "") -> Condition:
-    """Whether `less` is smaller than `more` by at least `margin`, as a loss should be; told with the smaller one first.
-
-    >>> smaller("a", [1.0, 1.1, 0.9], [2.0, 2.2, 2.1], margin=0.5).detail
-    '1 against 2.1: -1.1 [-1.35, -0.852]'
-    """
-    outcome = larger(text, more, less, margin=margin).outcome
-    return Condition(
-        text, outcome, numbers(less, more, unit, seed_interval([a - b for a, b in zip(less, more, strict=True)]))
-    )
-
-
-def within(
+def better(
     text: str,
     ours: Sequence[float],
     theirs: Sequence[float],
     *,
-    slack: float,
+    margin: float,
     unit: str = "",
-    learned: float | None = None,
     less_is_better: bool = False,
+    learned: float | None = None,
+    ceiling: float | None = None,
+    looks: int = 1,
 ) -> Condition:
-    """Whether `ours` is at most `slack` worse than `theirs`: it holds if the whole interval is, and fails if none of it is.
+    """Whether `ours` is better than `theirs` by at least `margin` (negative: at most so much worse), paired by seed. Void where
+    neither mean is as good as `learned`, and where both are as good as `ceiling`. `looks`: conditions judged in this claim.
 
-    >>> within("a", [97.0, 98.0, 97.5], [98.0, 99.0, 98.2], slack=2.0, unit="%").outcome
-    'holds'
+    >>> better("a", [1.0, 1.1, 0.9], [2.0, 2.2, 2.1], margin=0.5, less_is_better=True).detail
+    '1 against 2.1: -1.1 [-1.35, -0.852], margin -0.5'
     """
     if len(ours) != len(theirs) or not ours:
         raise ValueError(f"{text}: {len(ours)} and {len(theirs)} values are no pairs")
-    mean, low, high = seed_interval([a - b for a, b in zip(ours, theirs, strict=True)])
-    worst, best = (high, low) if less_is_better else (-low, -high)  # how much worse it is, at most and at least
-    outcome: Outcome = "holds" if worst < slack else "fails" if best > slack else "open"
-    if learned is not None and max(statistics.fmean(ours), statistics.fmean(theirs)) < learned:
-        outcome = "open"
-    return Condition(text, outcome, numbers(ours, theirs, unit, (mean, low, high)))
+    sign = -1 if less_is_better else 1
+    level = 1 - (1 - LEVEL) / max(1, looks)
+    mean, low, high = seed_interval([sign * (a - b) for a, b in zip(ours, theirs, strict=True)], level)
+    outcome: Outcome = "holds" if low >= margin else "fails" if high < margin else "open"
+    best, worst = (pick(sign * statistics.fmean(arm) for arm in (ours, theirs)) for pick in (max, min))
+    if learned is not None and best < sign * learned:
+        outcome = "void"
+    if ceiling is not None and worst >= sign * ceiling:
+        outcome = "void"
+    ends = sorted((sign * low, sign * high))
+    spread = f" [{ends[0]:+.3g}, {ends[1]:+.3g}]" if math.isfinite(low) else " (one seed)"
+    means = f"{statistics.fmean(ours):.4g}{unit} against {statistics.fmean(theirs):.4g}{unit}"
+    return Condition(text, outcome, f"{means}: {sign * mean:+.3g}{spread}, margin {sign * margin:+g}")
 
 
 def exactly(text: str, is_so: bool, detail: str = "") -> Condition:
@@ -116,16 +81,36 @@ def exactly(text: str, is_so: bool, detail: str = "") -> Condition:
     return Condition(text, "holds" if is_so else "fails", detail)
 
 
+def counted(conditions: Sequence[Condition]) -> dict[Outcome, int]:
+    """How many conditions came out each way."""
+    outcomes = [condition.outcome for condition in conditions]
+    return {outcome: outcomes.count(outcome) for outcome in ("holds", "fails", "open", "void")}
+
+
 def verdict(conditions: Sequence[Condition]) -> Verdict:
     """The verdict on a claim from those on its conditions."""
-    outcomes = [condition.outcome for condition in conditions]
-    if outcomes and all(outcome == "holds" for outcome in outcomes):
+    count = counted(conditions)
+    total = len(conditions) - count["void"]
+    if not total:
+        return "not settled"
+    if count["holds"] >= MOST * total:
         return "holds"
-    if "holds" in outcomes:
-        return "holds when"
-    if outcomes and all(outcome == "fails" for outcome in outcomes):
+    if count["fails"] >= MOST * total:
         return "does not hold"
-    return "not settled"
+    return "not settled" if count["open"] >= total / 2 else "mixed"
+
+
+def verdict_told(conditions: Sequence[Condition]) -> str:
+    """The verdict with how many of the conditions that count hold.
+
+    >>> str(verdict_told([Condition("a", "holds"), Condition("b", "void")]))
+    'holds (1 of 1, 1 void)'
+    """
+    count = counted(conditions)
+    numbers = {"held": count["holds"], "total": len(conditions) - count["void"], "verdict": _(verdict(conditions))}
+    if count["void"]:
+        return _("{verdict} ({held} of {total}, {void} void)", void=count["void"], **numbers)
+    return _("{verdict} ({held} of {total})", **numbers)
 
 
 def against_base(low: float, high: float, seeds: int, *, less_is_better: bool = False) -> str:

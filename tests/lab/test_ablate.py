@@ -121,8 +121,14 @@ def test_what_else_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [one.name for one in ready_sets()])
 @pytest.mark.parametrize("quick", [False, True])
-def test_ready_sets_build(name: str, quick: bool) -> None:
+def test_ready_sets_build(name: str, quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every variant is a recipe that can be, and none is the base again."""
+    monkeypatch.chdir(tmp_path)
+    files = tmp_path / "data" / "multi30k-en-de"  # where `data get` would put them
+    files.mkdir(parents=True)
+    for split in ("train", "val", "test_2016_flickr"):
+        for language in ("en", "de"):
+            (files / f"{split}.lc.norm.tok.{language}").write_text("a\n")
     found = make_ablation(name, quick=quick)
     ready = next(one for one in ready_sets() if one.name == name)
     assert [v.name for v in found.variants] == ["base", *(v.name for v in ready.variants)]

@@ -4,6 +4,7 @@
     phrases              pairs     everyday sentences in English, Chinese and German (see phrases.py)
     copy, reverse, sort  pairs     a short row of letters, repeated, turned round, put in order
     in-context           pairs     a made-up table in the prompt, and a question that only it answers
+    treebank             pairs     a sentence of a small grammar, to its tree in one line
     stdlib               text      the source of the Python that is running, one document a file
     languages            classify  a line of names and dates, to the language it is written in
     date-parts           tag       the tokens of a written date, each with DAY, MONTH, YEAR, WEEKDAY or O
@@ -27,6 +28,7 @@ from glassformer.data.builtin.languages import LANGUAGES, language_lines
 from glassformer.data.builtin.phrases import open_phrases
 from glassformer.data.builtin.stdlib import stdlib_files
 from glassformer.data.builtin.toys import HELD_OUT_SIZE, in_context, reverse, rows_and_answers
+from glassformer.data.builtin.treebank import treebank
 from glassformer.data.builtin.written_dates import date_pairs, date_parts, examples_in_ten_languages
 from glassformer.errors import ConfigError
 
@@ -49,6 +51,7 @@ TASKS = {
     "reverse": "pairs",
     "sort": "pairs",
     "in-context": "pairs",
+    "treebank": "pairs",
     "stdlib": "text",
     "languages": "classify",
     "date-parts": "tag",
@@ -108,6 +111,8 @@ def open_builtin(config: DataConfig, split: Split) -> DataSet:
             return rows_and_answers(sorted, split, size, lengths)
         case "in-context":
             return in_context(split, size)
+        case "treebank":
+            return treebank(split, size)
         case "stdlib":
             return stdlib_files(split, limit)
         case _:

@@ -19,7 +19,9 @@ Example = tuple[list[int], list[int]]
 
 def examples_of(task: Strings, count: int, draw: torch.Generator) -> list[Example]:
     """So many pairs of token lists, in random order."""
-    chosen = [task.train[i] for i in torch.randperm(len(task.train), generator=draw)[:count].tolist()]
+    chosen = [
+        task.train[i] for i in torch.randperm(len(task.train), generator=draw, device=draw.device)[:count].tolist()
+    ]
     return [(task.ids(source), task.ids(target)) for source, target in chosen]
 
 

@@ -7,11 +7,17 @@ from glassformer.errors import UserError
 from glassformer.lab.claims.claim import Claim, read_claim
 
 NAMES = (
+    "embedding-scale",
+    "tying",
     "scaling",
+    "additive",
     "heads",
     "positions",
+    "activation",
     "norms",
+    "drift",
     "residuals",
+    "smoothing",
     "leak",
     "parallel",
     "cache",

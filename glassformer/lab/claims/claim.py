@@ -3,7 +3,7 @@ screen), and a function that runs one trial.
 
     name, claim, said_by, minutes    what is claimed, by whom, and how long it takes at the default budget on two cores
     [[grid]]                         the trials: every combination of some settings, each with every seed
-    [[judge]]                        conditions (verdict.py), for each of some cases
+    [[judge]]                        conditions (verdict.py), for each of some cases; `says`: which of several claims they test
     [[table]]                        rows of mean ± deviation
     [[panel]]                        a figure's panels
     [names.KEY]                      what a setting's value is called in texts
@@ -52,8 +52,8 @@ class Budget:
 
 
 QUICK = Budget("quick", 2, 0.1)
-DEFAULT = Budget("default", 3, 1.0)
-FULL = Budget("full", 5, 2.0)
+DEFAULT = Budget("default", 5, 1.0)
+FULL = Budget("full", 10, 2.0)
 BUDGETS = {budget.name: budget for budget in (QUICK, DEFAULT, FULL)}
 
 
@@ -76,6 +76,10 @@ class Results:
     def mean(self, key: str, **settings: Any) -> float:
         """Its mean over the seeds."""
         return statistics.fmean(self.values(key, **settings))
+
+    def best(self, over: str, by: str = "val", **settings: Any) -> Any:
+        """The value of one setting whose trials have the lowest mean loss on validation examples."""
+        return min(self.options(over, **settings), key=lambda one: self.mean(by, **{**settings, over: one}))
 
     def mean_std(self, key: str, digits: int = 1, **settings: Any) -> str:
         """Mean ± deviation over seeds, as a table has it; a dash where there is no such trial."""
@@ -126,20 +130,21 @@ class Results:
 @dataclass(frozen=True)
 class ConditionSpec:
     """One thing that would have to be so. `ours` and `theirs` say which trials are compared, by settings and the number `key`
-    (with `ratio` ours over theirs against one); a number or the name of a fact in their place is the same for every seed.
-    The rule `exactly` asks whether the fact `so` is true, or without one whether every value is above the margin (below it,
-    where `less_is_better`)."""
+    (with `ratio` ours over theirs against one); a number or the name of a fact in their place is the same for every seed (a fact
+    that is a list has one for each). The rule `exactly` asks whether the fact `so` is true, or without one whether
+    every value is above the margin (below it, where `less_is_better`)."""
 
     rule: str
     text: str
     key: str = ""
-    ours: dict[str, Any] = field(default_factory=dict)
+    ours: dict[str, Any] | str = field(default_factory=dict)
     theirs: dict[str, Any] | float | str = 0.0
     ratio: bool = False
     margin: float = 0.0  # of `within`: the slack
     unit: str = ""
-    learned: float | None = None
+    learned: float | str | None = None  # what one arm must reach, else it is void; a word: that number of the trials
     learned_by: str = ""  # another number that must reach it
+    tune: str = ""  # a setting that each arm has at the value best for it on validation examples
     less_is_better: bool = False
     so: str = ""
     detail: str = ""
@@ -147,9 +152,10 @@ class ConditionSpec:
 
 @dataclass(frozen=True)
 class JudgeSpec:
-    """Conditions for each of some cases."""
+    """Conditions for each of some cases; those with the same words in `says` have a verdict of their own."""
 
     condition: list[ConditionSpec]
+    says: str = ""
     each: list[str] = field(default_factory=list)
     where: dict[str, Any] = field(default_factory=dict)
 

@@ -3,7 +3,7 @@ that classifies beside a BERT; and the rank of their attention."""
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,15 +11,19 @@ from torch import Tensor, nn
 
 from glassformer.data.builtin.toys import QUESTIONS, in_context
 from glassformer.lab.claims.claim import Budget, Measured, Results
+from glassformer.lab.claims.timing import in_turns
 from glassformer.lab.claims.training import (
+    PairBatch,
     Strings,
     TrainArgs,
     as_one_text,
     dates,
+    drawn,
     exact_match,
     padded,
     parameters,
     phrases,
+    summed_loss,
     train,
     train_on,
 )
@@ -29,7 +33,7 @@ from glassformer.nn.taps import record
 WIDTH = 64
 
 
-def make(arm: str, vocabulary: int) -> nn.Module:
+def make(arm: str, vocabulary: int, **more: Any) -> nn.Module:
     """Two blocks that read (12 d² numbers each) and two that write (16 d²) are about five of a GPT's (12 d²). A GPT of two
     blocks does as many multiplications: each token goes through two blocks, whichever side it is on."""
     settings: dict[str, Any] = {
@@ -38,6 +42,7 @@ def make(arm: str, vocabulary: int) -> nn.Module:
         "vocab_size": vocabulary,
         "block_size": 192,
         "dropout": 0.0,
+        **more,
     }
     if arm == "encoder-decoder":
         return Transformer(n_layer=2, **settings)
@@ -102,7 +107,7 @@ def classify(budget: Budget, arm: str, seed: int) -> Measured:
         return model(ids, lengths=lengths)[torch.arange(len(ids)), places], wanted
 
     def loss(_: int) -> tuple[Tensor, int]:
-        some = [lines[0][i] for i in torch.randint(len(lines[0]), (32,), generator=draw).tolist()]
+        some = [lines[0][i] for i in drawn(0, len(lines[0]), 32, draw)]
         found, wanted = scores(some)
         return nn.functional.cross_entropy(found, wanted, reduction="sum"), len(wanted)
 
@@ -113,28 +118,31 @@ def classify(budget: Budget, arm: str, seed: int) -> Measured:
     return {"accuracy": 100 * float((found.argmax(-1) == wanted).double().mean()), "parameters": parameters(model)}
 
 
-def look_up(budget: Budget, seed: int) -> Measured:
-    """A table that stands in the prompt alone, and six of its entries asked for: can a small GPT look them all up? Guessing
-    among the entries shown is right once in their number to the sixth."""
+def look_up(budget: Budget, arm: str, seed: int) -> Measured:
+    """A table that stands in the prompt alone, and six of its entries asked for: can a small model look them all up? Guessing
+    among the entries shown is right once in their number to the sixth. Told by how many entries are shown, and without any: then
+    there is nothing to look up."""
     held = in_context("test", min(1000, budget.steps(20_000)))
     task = Strings(in_context("train", budget.steps(20_000)), held, str.split)
-    model = GPT(
-        n_layer=2, n_head=4, n_embd=WIDTH, vocab_size=task.vocabulary, block_size=64, dropout=0.0, positions="rotary"
-    )
-    train_on(model, task, TrainArgs(budget.steps(500), rate=4e-3, warmup=100, muon=0.02), seed)
+    model = make(arm, task.vocabulary, positions="rotary")
+    train_on(model, task, TrainArgs(budget.steps(1000), rate=4e-3, warmup=100, muon=0.02), seed)
     shown = [prompt.count(",") + 1 for prompt, _ in held]
-    return {
-        "accuracy": exact_match(model, task.test()),
+    found: Measured = {
+        "accuracy": exact_match(model, task.test(500, seed)),
         "chance": 100 * sum(n**-QUESTIONS for n in shown) / len(shown),
+        "none shown": exact_match(
+            model, task.pairs([("? " + p.partition("? ")[2], answer) for p, answer in held[:200]])
+        ),
     }
+    shots = sorted(set(shown))
+    by_shots = [[one for one, n in zip(held, shown, strict=True) if n == count][:100] for count in shots]
+    return found | {"shots": shots, "by shots": [exact_match(model, task.pairs(some)) for some in by_shots]}
 
 
 @torch.no_grad()
-def written_a_second(model: Any, task: Strings) -> float:
-    """Target tokens a second, 32 pairs at once, twelve tokens each, with a cache."""
+def write(model: Any, pairs: PairBatch, new: int = 12) -> None:
+    """So many tokens for 32 pairs at once, with a cache."""
     model.eval()
-    pairs, new = task.pairs(task.held_out[:32]), 12
-    began = time.perf_counter()
     if isinstance(model, GPT):
         state = model.start(32, pairs.source.size(1) + new + 1)
         token = model.step(pairs.source, state, pairs.source_lengths)[:, -1:].argmax(-1)
@@ -142,10 +150,24 @@ def written_a_second(model: Any, task: Strings) -> float:
         from glassformer.nn.rows import as_rows
 
         state = model.start(as_rows(pairs.source, pairs.source_lengths), new + 1)
-        token = torch.ones(32, 1, dtype=torch.long)
+        token = torch.ones_like(pairs.source[:, :1])
     for _ in range(new):
         token = model.step(token, state)[:, -1:].argmax(-1)
-    return 32 * new / (time.perf_counter() - began)
+
+
+def speed(task: str, arm: str) -> Measured:
+    """The time of a step of training and of writing twelve tokens for 32 pairs, beside the encoder-decoder's, in turns."""
+    data = dates(100, 100) if task == "dates" else phrases(count=100, test=100)
+    both = [make(name, data.vocabulary) for name in (arm, "encoder-decoder")]
+    pairs = data.pairs(data.held_out[:32])
+
+    def step(model: nn.Module) -> None:
+        summed_loss(model.train(), pairs).backward()
+
+    ours, theirs = in_turns(partial(step, both[0]), partial(step, both[1]))
+    with torch.device("cpu"):  # what the cache keeps on the host
+        written, beside = in_turns(partial(write, both[0], pairs), partial(write, both[1], pairs))
+    return {"step": ours, "step beside": theirs, "writing": written, "writing beside": beside}
 
 
 def trial(budget: Budget, part: str, seed: int, task: str = "", arm: str = "") -> Measured:
@@ -159,21 +181,19 @@ def trial(budget: Budget, part: str, seed: int, task: str = "", arm: str = "") -
     if part == "labels":
         return classify(budget, arm, seed)
     if part == "in-context":
-        return look_up(budget, seed)
+        return look_up(budget, arm, seed)
+    if part == "speed":
+        return speed(task, arm)
     count, held = budget.steps(20_000), min(1000, budget.steps(20_000))
     data = dates(count, held) if task == "dates" else phrases(count=count, test=held)
     model = make(arm, data.vocabulary)
-    began = time.perf_counter()
-    losses = train_on(model, data, TrainArgs(budget.steps(800), rate=3e-3, batch=32, muon=0.02), seed)
-    step = (time.perf_counter() - began) / len(losses)
+    losses = train_on(model, data, TrainArgs(budget.steps(2500), rate=3e-3, batch=32, muon=0.02), seed)
     layers = 5 if arm == "equal parameters" else 2
     numbers = 2 * 4 * WIDTH * layers  # keys and values of a token, in bytes
     return {
-        "accuracy": exact_match(model, data.test()),
+        "accuracy": exact_match(model, data.test(700, seed)),
         "loss": sum(losses[-20:]) / len(losses[-20:]),
-        "step": step,
         "parameters": parameters(model),
-        "written": written_a_second(model, data),
         "cache": numbers,
         **ranks(model, data),
     }
@@ -182,3 +202,10 @@ def trial(budget: Budget, part: str, seed: int, task: str = "", arm: str = "") -
 def facts(results: Results) -> Measured:
     """What cross-attention costs the paper's base model, in percent."""
     return {"share": results.mean("share", part="base"), "of_layers": results.mean("share_of_layers", part="base")}
+
+
+def shot_lines(results: Results, **case: Any) -> dict[str, Any]:
+    """Accuracy over how many entries the prompt shows."""
+    found = results.where(**case)
+    arms = results.options("arm", **case)
+    return {arm: (found[0][1]["shots"], [own["by shots"] for _, own in results.where(**case, arm=arm)]) for arm in arms}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from glassformer.lab.claims.claim import Budget, Measured, Results
-from glassformer.lab.claims.training import TrainArgs, padded, train
+from glassformer.lab.claims.training import TrainArgs, drawn, padded, train
 from glassformer.models import GPT
 from glassformer.plots.panels import BarPanel, panels
 
@@ -55,7 +55,7 @@ def trial(budget: Budget, tied: bool, seed: int) -> Measured:
     draw = torch.Generator().manual_seed(seed)
 
     def loss(_: int) -> tuple[Tensor, int]:
-        some = [rows[i][:64] for i in torch.randint(len(rows), (64,), generator=draw).tolist()]
+        some = [rows[i][:64] for i in drawn(0, len(rows), 64, draw)]
         count = sum(len(row) - 1 for row in some)
         return model.loss(padded(some), lengths=[len(row) for row in some]) * count, count
 

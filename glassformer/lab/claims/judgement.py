@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from glassformer.lab.claims.claim import Claim, ConditionSpec, PanelSpec, Results, RowSpec, Settings
-from glassformer.lab.verdict import Condition, Verdict, exactly, larger, smaller, verdict, within
+from glassformer.lab.verdict import Condition, Verdict, better, exactly, verdict, verdict_told
 from glassformer.language import _, in_both
 
 Facts = Mapping[str, Any]
+CEILING = 99.5  # percent; where both arms are there, a task was too easy to tell them apart
 
 
 @dataclass(frozen=True)
@@ -23,25 +24,50 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What was found of a claim: tables, and its conditions."""
+class Part:
+    """A claim, or one of the two or three that were made in one sentence: its conditions, and so a verdict of its own."""
 
-    tables: tuple[Table, ...]
+    says: str  # empty: the whole claim
     conditions: tuple[Condition, ...]
-    notes: tuple[str, ...] = field(default=())
 
     @property
     def verdict(self) -> Verdict:
         """By the rule of verdict.py."""
         return verdict(self.conditions)
 
+    @property
+    def told(self) -> str:
+        """The verdict with its numbers."""
+        return verdict_told(self.conditions)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
+            "says": in_both(self.says) if self.says else {},
             "verdict": self.verdict,
-            "conditions": [
-                {**asdict(condition), "text": list(in_both(condition.text).values())} for condition in self.conditions
-            ],
+            "told": in_both(self.told),
+            "conditions": [{**asdict(one), "text": list(in_both(one.text).values())} for one in self.conditions],
+        }
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was found of a claim: tables, and its parts with their conditions."""
+
+    tables: tuple[Table, ...]
+    parts: tuple[Part, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def told(self) -> dict[str, str]:
+        """The verdict of every part with its numbers, in both languages."""
+        each = [in_both(part.told) for part in self.parts]
+        return {language: "; ".join(one[language] for one in each) for language in ("en", "zh")}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "verdict": self.told(),
+            "parts": [part.to_dict() for part in self.parts],
             "tables": [asdict(table) for table in self.tables],
             "notes": [in_both(note) for note in self.notes],
         }
@@ -56,38 +82,52 @@ def facts_of(claim: Claim, results: Results) -> Facts:
     return compute(results)  # type: ignore[no-any-return]
 
 
-def side_values(results: Results, side: Any, key: str, common: Settings, like: int, facts: Facts) -> list[float]:
-    """The values of one side of a condition: of the trials it names, or one number for every seed."""
-    if isinstance(side, dict):
-        own = {**common, **side}
-        return results.values(own.pop("key", key), **own)
-    return [float(facts[side] if isinstance(side, str) else side)] * like
+def side_values(
+    results: Results, spec: ConditionSpec, side: Any, common: Settings, like: int, facts: Facts
+) -> list[float]:
+    """The values of one side of a condition: of the trials it names (with `tune`, at the value of that setting which served this
+    side best on validation examples), a fact with a number for each seed, or one number for all of them."""
+    if not isinstance(side, dict):
+        value = facts[side] if isinstance(side, str) else side
+        return value if isinstance(value, list) else [float(value)] * like
+    own = {**common, **side}
+    key = own.pop("key", spec.key)
+    if spec.tune and results.where(**own):
+        own[spec.tune] = results.best(spec.tune, **own)
+    return results.values(key, **own)
 
 
-def condition_of(claim: Claim, spec: ConditionSpec, results: Results, case: Settings, facts: Facts) -> Condition | None:
+def condition_of(
+    claim: Claim, spec: ConditionSpec, results: Results, case: Settings, facts: Facts, looks: int
+) -> Condition | None:
     """A condition for one case; None where this budget has no such trials."""
     text = _(spec.text, **claim.called(case, facts))
+    own = {**case, **(spec.ours if isinstance(spec.ours, dict) else {})}
     if spec.rule == "exactly":
-        own = {**case, **spec.ours}
         values = results.values(spec.key, **own) if spec.key else [0.0]
         told = spec.detail.format_map({"lowest": min(values), "highest": max(values), **facts})
         held = max(values) < spec.margin if spec.less_is_better else min(values) > spec.margin
         return exactly(text, bool(facts[spec.so]) if spec.so else held, told)
-    ours = side_values(results, spec.ours, spec.key, case, 0, facts)
-    theirs = side_values(results, spec.theirs, spec.key, case, len(ours), facts)
+    ours = side_values(results, spec, spec.ours, case, 0, facts)
+    theirs = side_values(results, spec, spec.theirs, case, len(ours), facts)
     if not ours or not theirs:
         return None
-    if spec.learned_by and results.mean(spec.learned_by, **{**case, **spec.ours}) < (spec.learned or 0.0):
-        return Condition(text, "open", "nothing was learned")
+    if spec.learned_by and results.mean(spec.learned_by, **own) < float(spec.learned or 0.0):
+        return Condition(text, "void", "nothing was learned")
     if spec.ratio:
         ours, theirs = [a / b for a, b in zip(ours, theirs, strict=True)], [1.0] * len(ours)
-    if spec.rule == "smaller":
-        return smaller(text, ours, theirs, margin=spec.margin, unit=spec.unit)
-    learned = None if spec.learned_by else spec.learned
-    if spec.rule == "within":
-        better = spec.less_is_better
-        return within(text, ours, theirs, slack=spec.margin, unit=spec.unit, learned=learned, less_is_better=better)
-    return larger(text, ours, theirs, margin=spec.margin, unit=spec.unit, learned=learned)
+    learned = results.mean(spec.learned, **case) if isinstance(spec.learned, str) else spec.learned
+    return better(
+        text,
+        ours,
+        theirs,
+        margin=-spec.margin if spec.rule == "within" else spec.margin,
+        unit=spec.unit,
+        less_is_better=spec.less_is_better or spec.rule == "smaller",
+        learned=None if spec.learned_by else learned,
+        ceiling=CEILING if spec.unit == "%" and isinstance(spec.theirs, dict) else None,
+        looks=looks,
+    )
 
 
 def cell_of(cell: str | dict[str, Any], results: Results, claim: Claim, case: Settings, facts: Facts) -> str:
@@ -114,12 +154,15 @@ def rows_of(spec: RowSpec, results: Results, claim: Claim, facts: Facts) -> list
 def judge(claim: Claim, results: Results) -> Judgement:
     """Tables and conditions of a claim, from its trials."""
     facts = facts_of(claim, results)
-    conditions = [
-        condition_of(claim, spec, results, {**block.where, **case}, facts)
-        for block in claim.judge
-        for case in results.cases(block.each, **block.where)
-        for spec in block.condition
-    ]
+    asked: dict[str, list[tuple[ConditionSpec, Settings]]] = {}
+    for block in claim.judge:
+        for case in results.cases(block.each, **block.where):
+            asked.setdefault(block.says, []).extend((spec, {**block.where, **case}) for spec in block.condition)
+    parts = []
+    for says, specs in asked.items():
+        looks = sum(spec.rule != "exactly" for spec, _case in specs)
+        judged = [condition_of(claim, spec, results, case, facts, looks) for spec, case in specs]
+        parts.append(Part(_(says, **facts) if says else "", tuple(one for one in judged if one is not None)))
     tables = []
     for table in claim.table:
         rows = claim.function(table.source)(results) if table.source else []
@@ -127,7 +170,7 @@ def judge(claim: Claim, results: Results) -> Judgement:
         columns = tuple(column.format_map(facts) for column in table.columns)
         tables.append(Table(table.title.format_map(facts), columns, tuple(rows)))
     notes = tuple(_(note, **facts) for note in claim.notes)
-    return Judgement(tuple(tables), tuple(one for one in conditions if one is not None), notes)
+    return Judgement(tuple(tables), tuple(parts), notes)
 
 
 def panel_of(claim: Claim, spec: PanelSpec, results: Results, case: Settings, facts: Facts) -> Any:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from glassformer.lab.claims.claim import Budget, Measured, Results
-from glassformer.lab.claims.training import TrainArgs, downsample, train
+from glassformer.lab.claims.training import TrainArgs, downsample, drawn, train
 from glassformer.models import Transformer
 from glassformer.nn.masks import cross_mask
 from glassformer.nn.rows import as_rows
@@ -34,8 +34,7 @@ def trial(budget: Budget, arm: str, seed: int) -> Measured:
     draw = torch.Generator().manual_seed(seed)
 
     def loss(_: int) -> tuple[Tensor, int]:
-        ids = torch.randint(WORDS, (ROWS, LENGTH + 1), generator=draw)
-        other = torch.randint(WORDS, (ROWS, LENGTH + 1), generator=draw)
+        ids, other = (torch.tensor(drawn(0, WORDS, ROWS * (LENGTH + 1), draw)).view(ROWS, LENGTH + 1) for _ in range(2))
         source = ids if arm in ("same ids", "both") else other
         labels = ids[:, 1:].contiguous()
         causal = arm in ("right", "same ids")

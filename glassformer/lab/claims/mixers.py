@@ -6,7 +6,7 @@ import time
 
 from glassformer.lab.alternatives.linear_attention import LinearAttention
 from glassformer.lab.claims.claim import Budget, Measured
-from glassformer.lab.claims.text import characters, drawn_rows, held_out_loss
+from glassformer.lab.claims.text import characters, drawn_rows, held_out
 from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, train, train_on
 from glassformer.models import GPT
 
@@ -43,7 +43,7 @@ def trial(budget: Budget, kind: str, task: str, length: int, seed: int) -> Measu
         began = time.perf_counter()
         losses = train_on(model, letters, TrainArgs(budget.steps(500), batch=32, muon=0.02), seed)
         return {
-            "accuracy": exact_match(model, letters.test(200)),
+            "accuracy": exact_match(model, letters.test(200, seed)),
             "loss": sum(losses[-20:]) / len(losses[-20:]),
             "step": (time.perf_counter() - began) / len(losses),
         }
@@ -51,4 +51,4 @@ def trial(budget: Budget, kind: str, task: str, length: int, seed: int) -> Measu
     began = time.perf_counter()
     losses = train(model, drawn_rows(model, 8, BLOCK, seed), TrainArgs(budget.steps(400), rate=3e-3, muon=0.02))
     step = (time.perf_counter() - began) / len(losses)
-    return {"loss": held_out_loss(model, BLOCK, 64), "step": step}
+    return {**held_out(model, BLOCK, 64, seed), "step": step}

@@ -41,7 +41,7 @@ def scene(draw: torch.Generator) -> Scene:
     """A fresh picture of two different things, beside or above each other."""
 
     def pick(count: int) -> int:
-        return int(torch.randint(count, (), generator=draw))
+        return int(torch.randint(count, (), generator=draw, device=draw.device))
 
     first, second = (int(i) for i in torch.randperm(len(LABELS), generator=draw)[:2])
     relation = RELATIONS[pick(2)]

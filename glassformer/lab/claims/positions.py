@@ -43,9 +43,9 @@ def order_seen(family: str) -> float:
         return float((model.hidden(ids)[:, -1] - model.hidden(shuffled)[:, -1]).abs().max())
 
 
-def by_length(model: Any, task: str) -> dict[str, float]:
+def by_length(model: Any, task: str, seed: int) -> dict[str, float]:
     """Exact match at the trained lengths and beyond."""
-    return {f"{low}-{high}": exact_match(model, Letters(task, low, high).test(300)) for low, high in LENGTHS}
+    return {f"{low}-{high}": exact_match(model, Letters(task, low, high).test(300, seed)) for low, high in LENGTHS}
 
 
 def trial(budget: Budget, part: str, seed: int, task: str = "", scheme: str = "", family: str = "") -> Measured:
@@ -56,12 +56,12 @@ def trial(budget: Budget, part: str, seed: int, task: str = "", scheme: str = ""
     settings = settings_of(scheme, letters.vocabulary)
     model: Any = GPT(**settings) if part == "decoder alone" else Transformer(**settings)
     train_on(model, letters, TrainArgs(budget.steps(600), batch=32, muon=0.02), seed)
-    found = by_length(model, task)
+    found = by_length(model, task, seed)
     if scheme == "rotary":
         for name, scaling in STRETCHED.items():
             other = type(model)(replace(model.config, rotary_scaling=scaling, rotary_factor=2.0))
             other.load_state_dict(model.state_dict())
-            found |= {f"{name} {length}": value for length, value in by_length(other, task).items()}
+            found |= {f"{name} {length}": value for length, value in by_length(other, task, seed).items()}
     return found
 
 

@@ -1,4 +1,4 @@
-"""The machine that attention replaced: an LSTM that reads, an LSTM that writes, with or without attention between them
+"""The machine that attention replaced: an LSTM (or plain RNN) that reads, one that writes, with or without attention between them
 (Sutskever et al. 2014; Luong et al. 2015). It has the calls of our Transformer, so the same trials train both."""
 
 from __future__ import annotations
@@ -14,38 +14,42 @@ from glassformer.nn.loss import IGNORE
 
 
 class RecurrentTranslator(nn.Module):
-    """LSTM encoder (both ways) and LSTM decoder. With `attends`, each step of the decoder looks over the encoder's outputs;
-    without, all it knows of the source is the encoder's last state.
+    """LSTM encoder (both ways) and LSTM decoder, or with `plain` Elman's RNN in their place. With `attends`, each step of the
+    decoder looks over the encoder's outputs; without, all it knows of the source is the encoder's last state.
 
     >>> model = RecurrentTranslator(30, 32, attends=True)
     >>> model(torch.randint(30, (2, 7)), torch.randint(30, (2, 5)), [7, 4], [5, 5]).shape
     torch.Size([2, 5, 30])
     """
 
-    def __init__(self, vocab_size: int, width: int, *, attends: bool, layers: int = 1) -> None:
+    def __init__(self, vocab_size: int, width: int, *, attends: bool, plain: bool = False, layers: int = 1) -> None:
         super().__init__()
-        self.attends = attends
+        self.attends, self.plain = attends, plain
+        kind = nn.RNN if plain else nn.LSTM
         self.embedding = nn.Embedding(vocab_size, width)
-        self.encoder = nn.LSTM(width, width // 2, layers, batch_first=True, bidirectional=True)
-        self.bridge_h, self.bridge_c = nn.Linear(width, width), nn.Linear(width, width)
-        self.decoder = nn.LSTM(width, width, layers, batch_first=True)
+        self.encoder = kind(width, width // 2, layers, batch_first=True, bidirectional=True)
+        self.bridge_h, self.bridge_c = nn.Linear(width, width), nn.Identity() if plain else nn.Linear(width, width)
+        self.decoder = kind(width, width, layers, batch_first=True)
         self.query = nn.Linear(width, width, bias=False)
         self.join = nn.Linear(2 * width if attends else width, width)
         self.layers = layers
 
     def encode(
         self, source: Int[Tensor, "B S"], lengths: list[int]
-    ) -> tuple[Float[Tensor, "B S C"], tuple[Tensor, Tensor]]:
+    ) -> tuple[Float[Tensor, "B S C"], Tensor | tuple[Tensor, Tensor]]:
         """Outputs at every source token, and the state the decoder begins with."""
         packed = pack_padded_sequence(
-            self.embedding(source), torch.tensor(lengths), batch_first=True, enforce_sorted=False
+            self.embedding(source), torch.tensor(lengths, device="cpu"), batch_first=True, enforce_sorted=False
         )
-        out, (h, c) = self.encoder(packed)
+        out, state = self.encoder(packed)
         memory = pad_packed_sequence(out, batch_first=True, total_length=source.size(1))[0]
 
         def joined(state: Tensor) -> Tensor:
             return state.unflatten(0, (self.layers, 2)).transpose(1, 2).flatten(2)
 
+        if self.plain:
+            return memory, self.bridge_h(joined(state)).tanh().contiguous()
+        h, c = state
         return memory, (self.bridge_h(joined(h)).tanh().contiguous(), self.bridge_c(joined(c)).contiguous())
 
     def forward(

@@ -16,7 +16,7 @@ from glassformer.lab.claims.claim import Budget, Claim, Results, Settings
 from glassformer.lab.claims.judgement import Judgement, draw, judge
 from glassformer.lab.report import made_with, markdown_table, write_report
 from glassformer.lab.runner import KEPT, TrialCall, run_trials
-from glassformer.language import _, in_both
+from glassformer.language import _, in_both, language
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ClaimReport:
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         claim = {"name": self.claim.name, "claim": in_both(_(self.claim.claim)), "said_by": self.claim.said_by}
-        return {**claim, **self.finding.to_dict(), **self.facts}
+        return {**claim, "version": self.claim.version, **self.finding.to_dict(), **self.facts}
 
 
 def key_of(claim: Claim, budget: Budget, settings: Settings) -> str:
@@ -47,24 +47,26 @@ def read_verdict(folder: Path, name: str) -> str:
         found = structured.read(path, dict[str, Any]) if path.is_file() else {}
     except (OSError, UserError):
         return ""
-    return str(found.get("verdict", ""))
+    said = found.get("verdict", "")
+    return str(said.get(language(), "")) if isinstance(said, dict) else ""
 
 
-def measured() -> dict[str, dict[str, str]]:
-    """The verdicts that come with the package, at the default budget: by claim, with date and machine."""
+def measured() -> dict[str, dict[str, Any]]:
+    """The verdicts that come with the package, at the default budget: by claim, in both languages, with date and machine."""
     path = Path(__file__).with_name("measured.json")
-    return structured.read(path, dict[str, dict[str, str]]) if path.is_file() else {}
+    return structured.read(path, dict[str, dict[str, Any]]) if path.is_file() else {}
 
 
-def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None) -> ClaimReport:
-    """Puts a claim to the test and leaves in `out`: trials.jsonl, NAME.json, NAME.md, NAME.png, NAME.svg."""
+def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None, device: str = "cpu") -> ClaimReport:
+    """Puts a claim to the test and leaves in `out`: trials.jsonl, NAME.json, NAME.md, NAME.png, NAME.svg. On a GPU too several
+    trials run at once: a small model alone does not fill it."""
     if jobs is not None and jobs < 1:
         raise UserError("--jobs must be at least 1, not {jobs}", jobs=jobs)
     out.mkdir(parents=True, exist_ok=True)
     with OwnedFiles(out).exclusive_lock("study"):
         began = time.perf_counter()
         planned = {key_of(claim, budget, settings): settings for settings in claim.plan(budget)}
-        calls = {key: TrialCall(claim.run_trial, (budget,), settings) for key, settings in planned.items()}
+        calls = {key: TrialCall(claim.run_trial, (budget,), settings, device) for key, settings in planned.items()}
         at_once = 1 if claim.exclusive else jobs or machine.cores()
         kept = run_trials(claim.name, calls, OwnedFiles(out).claim(KEPT)[0], at_once)
         results = Results(tuple((settings, kept[key].measured) for key, settings in planned.items()))
@@ -88,9 +90,10 @@ def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None) -> 
 def markdown(report: ClaimReport) -> str:
     """A report as a page."""
     lines = [f"# {report.claim.name}", "", f"> {report.claim.claim}", ""]
-    lines += [f"**{report.finding.verdict}** ({report.claim.said_by})", ""]
-    for condition in report.finding.conditions:
-        lines.append(f"- {condition.outcome}: {condition.text} ({condition.detail})")
+    lines += [report.claim.said_by, ""]
+    for part in report.finding.parts:
+        lines += [f"**{part.told}**{': ' * bool(part.says)}{part.says}", ""]
+        lines += [f"- {one.outcome}: {one.text} ({one.detail})" for one in part.conditions] + [""]
     for table in report.finding.tables:
         lines += ["", f"### {table.title}", "", *markdown_table(table.columns, table.rows)]
     lines += ["", *report.finding.notes]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from glassformer.lab.claims.claim import Budget, Measured, Results
-from glassformer.lab.claims.text import characters, drawn_rows, held_out_loss
+from glassformer.lab.claims.text import characters, drawn_rows, held_out
 from glassformer.lab.claims.training import TrainArgs, downsample, train
 from glassformer.models import GPT
 from glassformer.training.gradient_norms import gradient_norms, layers_of
@@ -36,11 +36,11 @@ def trial(budget: Budget, depth: int, residual: bool, seed: int) -> Measured:
         model = make(depth, residual, norm)
         total, count = drawn_rows(model, 8, ROW, seed)(0)
         (total / count).backward()
-        gradients = gradient_norms(layers_of(model.named_parameters()).values(), torch.device("cpu")).tolist()
+        gradients = gradient_norms(layers_of(model.named_parameters()).values(), torch.get_default_device()).tolist()
         found |= {f"gradients, {norm}": gradients, f"ratio, {norm}": gradients[0] / max(gradients[-1], 1e-30)}
         model.zero_grad(set_to_none=True)
     losses = train(model, drawn_rows(model, 8, ROW, seed), TrainArgs(budget.steps(400)))
-    return found | {"loss": held_out_loss(model, ROW, 200), "curve": downsample(losses)}
+    return found | held_out(model, ROW, 200, seed) | {"curve": downsample(losses)}
 
 
 def gradient_lines(results: Results, depth: int) -> dict[str, Any]:

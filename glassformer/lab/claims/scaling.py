@@ -36,4 +36,8 @@ def trial(budget: Budget, part: str, size: int, scaled: bool, seed: int, init: s
         init=init,
     )
     losses = train_on(model, TASK, TrainArgs(budget.steps(700)), seed)
-    return {"accuracy": exact_match(model, TASK.test()), "curve": downsample(losses), "area": sum(losses) / len(losses)}
+    return {
+        "accuracy": exact_match(model, TASK.test(seed=seed)),
+        "curve": downsample(losses),
+        "area": sum(losses) / len(losses),
+    }

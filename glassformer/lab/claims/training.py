@@ -34,6 +34,13 @@ class PairBatch:
     target_lengths: list[int]
     labels: Int[Tensor, "B T"]
 
+    def part(self, first: int, last: int) -> PairBatch:
+        """Some of the pairs."""
+        own = slice(first, last)
+        return PairBatch(
+            self.source[own], self.source_lengths[own], self.target[own], self.target_lengths[own], self.labels[own]
+        )
+
     @property
     def tokens(self) -> int:
         """Labels to learn from."""
@@ -53,6 +60,11 @@ def make_pairs(sources: Sequence[Sequence[int]], answers: Sequence[Sequence[int]
     return PairBatch(
         padded(sources), [len(s) for s in sources], padded(targets), [len(t) for t in targets], padded(labels, IGNORE)
     )
+
+
+def drawn(low: int, high: int, count: int, draw: torch.Generator) -> list[int]:
+    """So many whole numbers from low to high - 1; the same on every device."""
+    return torch.randint(low, high, (count,), generator=draw, device=draw.device).tolist()  # type: ignore[no-any-return]
 
 
 cut_words = re.compile(r" ?[A-Za-z]+|.").findall
@@ -81,13 +93,18 @@ class Letters:
 
     def batch(self, count: int, draw: torch.Generator) -> PairBatch:
         """So many fresh examples."""
-        lengths = torch.randint(self.shortest, self.longest + 1, (count,), generator=draw).tolist()
-        rows = [torch.randint(FIRST, self.vocabulary, (n,), generator=draw).tolist() for n in lengths]
+        lengths = drawn(self.shortest, self.longest + 1, count, draw)
+        letters = iter(drawn(FIRST, self.vocabulary, sum(lengths), draw))
+        rows = [[next(letters) for _ in range(n)] for n in lengths]
         return make_pairs(rows, [ANSWERS[self.what](row) for row in rows])
 
-    def test(self, count: int = 500) -> PairBatch:
-        """Examples that no training sees, the same for every trial."""
-        return self.batch(count, torch.Generator().manual_seed(987_654_321))
+    def test(self, count: int = 500, seed: int = 0) -> PairBatch:
+        """Examples drawn for testing, others for every seed."""
+        return self.batch(count, torch.Generator().manual_seed(987_654_321 + seed))
+
+    def val(self, count: int = 500, seed: int = 0) -> PairBatch:
+        """Others, to choose by."""
+        return self.batch(count, torch.Generator().manual_seed(123_456_789 + seed))
 
 
 class Strings:
@@ -122,11 +139,22 @@ class Strings:
 
     def batch(self, count: int, draw: torch.Generator) -> PairBatch:
         """So many examples for training, drawn at random."""
-        return self.pairs([self.train[i] for i in torch.randint(len(self.train), (count,), generator=draw).tolist()])
+        return self.pairs([self.train[i] for i in drawn(0, len(self.train), count, draw)])
 
-    def test(self, count: int = 500) -> PairBatch:
-        """The first so many that were held out."""
-        return self.pairs(self.held_out[:count])
+    def test(self, count: int = 500, seed: int = 0) -> PairBatch:
+        """So many of those that were held out, drawn by the seed; three quarters of them at most, the others are `val`."""
+        order = self.order(seed)
+        return self.pairs([self.held_out[i] for i in order[: min(count, 3 * len(order) // 4)]])
+
+    def val(self, count: int = 500, seed: int = 0) -> PairBatch:
+        """Others, to choose by."""
+        order = self.order(seed)
+        return self.pairs([self.held_out[i] for i in order[3 * len(order) // 4 :][:count]])
+
+    def order(self, seed: int) -> list[int]:
+        """The held-out examples in an order drawn by the seed."""
+        draw = torch.Generator().manual_seed(seed)
+        return torch.randperm(len(self.held_out), generator=draw, device="cpu").tolist()  # type: ignore[no-any-return]
 
 
 def dates(count: int = 20_000, test: int = 1000) -> Strings:
@@ -155,17 +183,18 @@ def as_one_text(pairs: PairBatch) -> tuple[Int[Tensor, "B T"], list[int], Int[Te
     return padded(ids), [len(row) for row in ids], padded(labels, IGNORE)
 
 
-def summed_loss(model: nn.Module, pairs: PairBatch) -> Tensor:
+def summed_loss(model: nn.Module, pairs: PairBatch, **smoothing: float) -> Tensor:
     """The loss of all labels together, for an encoder-decoder or a decoder alone."""
     if isinstance(model, GPT):
         ids, lengths, labels = as_one_text(pairs)
-        return model.loss(ids, labels, lengths=lengths)
+        return model.loss(ids, labels, lengths=lengths, **smoothing)
     return model.loss(  # type: ignore[operator, no-any-return]
         pairs.source,
         pairs.target,
         pairs.labels,
         source_lengths=pairs.source_lengths,
         target_lengths=pairs.target_lengths,
+        **smoothing,
     )
 
 
@@ -178,24 +207,35 @@ def scores_of(model: nn.Module, pairs: PairBatch) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def exact_match(model: nn.Module, pairs: PairBatch, rows: int = 250) -> float:
-    """The share of answers that greedy decoding would write without a mistake, in percent."""
+def answer_scores(model: nn.Module, pairs: PairBatch, rows: int = 250) -> dict[str, float]:
+    """In evaluation: the share of answers that greedy decoding would write without a mistake (`accuracy`) and of tokens that are
+    the likeliest (`tokens`), in percent, and nats a token (`loss`)."""
     model.eval()
-    right = count = 0
+    whole = right = count = 0
+    total = 0.0
     for first in range(0, len(pairs.source_lengths), rows):
-        part = slice(first, first + rows)
-        some = PairBatch(
-            pairs.source[part],
-            pairs.source_lengths[part],
-            pairs.target[part],
-            pairs.target_lengths[part],
-            pairs.labels[part],
-        )
+        some = pairs.part(first, first + rows)
         logits, labels = scores_of(model, some)
         good = (logits.argmax(-1) == labels) | (labels == IGNORE)
-        right, count = right + int(good.all(-1).sum()), count + len(good)
+        whole, right = whole + int(good.all(-1).sum()), right + int((good & (labels != IGNORE)).sum())
+        total += float(nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"))
+        count += some.tokens
     model.train()
-    return 100 * right / count
+    return {
+        "accuracy": 100 * whole / len(pairs.source_lengths),
+        "tokens": 100 * right / count,
+        "loss": total / count,
+    }
+
+
+def exact_match(model: nn.Module, pairs: PairBatch) -> float:
+    """The share of answers that greedy decoding would write without a mistake, in percent."""
+    return answer_scores(model, pairs)["accuracy"]
+
+
+def held_out_scores(model: nn.Module, task: Letters | Strings, seed: int, count: int = 500) -> dict[str, float]:
+    """The scores of the test, and the loss of other held-out examples by which a rate is chosen (`val`)."""
+    return answer_scores(model, task.test(count, seed)) | {"val": answer_scores(model, task.val(count, seed))["loss"]}
 
 
 @dataclass(frozen=True)
@@ -259,13 +299,16 @@ def train(
     return losses
 
 
-def train_on(model: nn.Module, task: Letters | Strings, args: TrainArgs, seed: int, **watch: Any) -> list[float]:
+def train_on(
+    model: nn.Module, task: Letters | Strings, args: TrainArgs, seed: int, *, smoothing: float = 0.0, **watch: Any
+) -> list[float]:
     """Trains on batches of a task, drawn by the seed."""
+    options = {"smoothing": smoothing} if smoothing else {}
     draw = torch.Generator().manual_seed(1000 + seed)
 
     def loss(_: int) -> tuple[Tensor, int]:
         pairs = task.batch(args.batch, draw)
-        return summed_loss(model, pairs), pairs.tokens
+        return summed_loss(model, pairs, **options), pairs.tokens
 
     return train(model, loss, args, **watch)
 

@@ -11,14 +11,63 @@ from torch import Tensor, nn
 
 from glassformer.lab.claims.claim import Budget, Measured, Results
 from glassformer.lab.claims.pictures import LABELS, NUMBER, PATCH, SIDE, WORDS, Scene, digit, patches, scene
-from glassformer.lab.claims.training import TrainArgs, downsample, train
-from glassformer.models import Transformer
+from glassformer.lab.claims.training import TrainArgs, downsample, drawn, parameters, train
+from glassformer.models import GPT, Transformer
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.rows import as_rows
 from glassformer.nn.taps import record
 from glassformer.plots import MAP, figure
 
 GRID = SIDE // PATCH
+
+
+class PictureDecoder(nn.Module):
+    """Early fusion: patches and words in one row, read by one decoder; the words see the patches before them."""
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.body = GPT(
+            n_layer=5,
+            n_head=4,
+            n_embd=width,
+            n_hidden=256,
+            vocab_size=len(WORDS),
+            block_size=GRID * GRID + 32,
+            dropout=0.0,
+        )
+        self.patch = nn.Linear(3 * PATCH * PATCH, width)
+        self.positions = nn.Embedding.from_pretrained(0.02 * torch.randn(GRID * GRID, width), freeze=False)
+
+    def captions(self, pictures: Float[Tensor, "B 3 H W"], target: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
+        """The scores of what may follow each word of the captions."""
+        seen = self.patch(patches(pictures)) + self.positions.weight
+        words = as_rows(target, None)
+        own = self.body.block_inputs(words, causal=True)
+        x = self.body.decoder_input(words.tokens, words.broadcast_positions, words.n_positions, own.real)
+        row = as_rows(torch.zeros(len(x), seen.size(1) + x.size(1), dtype=torch.long), None)
+        out = self.body.decoder(torch.cat([seen, x], 1), self.body.block_inputs(row, causal=True))
+        return self.body.logits(out[:, seen.size(1) :].contiguous())
+
+
+def baseline(arm: str, wanted: int) -> nn.Module:
+    """A classifier that knows nothing of patches: linear, a perceptron with a hidden layer, or convolutions, the last two with
+    about so many parameters."""
+    inputs, outputs = 3 * SIDE * SIDE, max(len(LABELS), 10)
+    if arm == "linear":
+        return nn.Sequential(nn.Flatten(), nn.Linear(inputs, outputs))
+    if arm == "mlp":
+        hidden = wanted // (inputs + outputs + 1)
+        return nn.Sequential(nn.Flatten(), nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+
+    def net(width: int) -> nn.Module:
+        layers: list[nn.Module] = []
+        for before, after in ((3, width), (width, 2 * width), (2 * width, 4 * width)):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, outputs))
+
+    with torch.device("meta"):
+        width = min(range(4, 80), key=lambda one: abs(parameters(net(one)) - wanted))
+    return net(width)
 
 
 class PictureReader(nn.Module):
@@ -55,22 +104,41 @@ class PictureReader(nn.Module):
 
 def batch(count: int, draw: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
     """Fresh pictures, their labels, and their captions from <begin> to <end> (left out of ones that are shorter)."""
-    scenes: list[Scene] = [scene(draw) for _ in range(count)]
+    with torch.device("cpu"):  # many small operations
+        scenes: list[Scene] = [scene(draw) for _ in range(count)]
     rows = [[NUMBER["<begin>"], *(NUMBER[word] for word in one.caption.split()), NUMBER["<end>"]] for one in scenes]
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[NUMBER["<end>"]] * (longest - len(row))] for row in rows])
-    return torch.stack([one.picture for one in scenes]), torch.tensor([one.label for one in scenes]), ids
+    pictures = torch.stack([one.picture for one in scenes])
+    return pictures.to(ids.device), torch.tensor([one.label for one in scenes]), ids
 
 
 def digits(count: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
     """Fresh digits, and which they are."""
-    labels = torch.randint(10, (count,), generator=draw)
-    return torch.stack([digit(number, draw) for number in labels.tolist()]), labels
+    numbers = drawn(0, 10, count, draw)
+    with torch.device("cpu"):
+        pictures = torch.stack([digit(number, draw) for number in numbers])
+    labels = torch.tensor(numbers)
+    return pictures.to(labels.device), labels
 
 
-def trial(budget: Budget, job: str, seed: int) -> Measured:
+def trial(budget: Budget, job: str, arm: str, seed: int) -> Measured:
     """Train on fresh pictures, test on others; of a captioner, where it looks while it writes."""
-    model, draw = PictureReader(), torch.Generator().manual_seed(seed)
+    reader, draw = PictureReader(), torch.Generator().manual_seed(seed)
+    encoder = (
+        parameters(reader.body.encoder)
+        + parameters(reader.patch)
+        + parameters(reader.positions)
+        + parameters(reader.label)
+    )
+    model: Any = reader
+    if arm == "one decoder":
+        model = PictureDecoder()
+    elif arm != "transformer":
+        model = baseline(arm, encoder)
+
+    def classes(pictures: Tensor) -> Tensor:
+        return model.classes(pictures) if model is reader else model(pictures)  # type: ignore[no-any-return]
 
     def loss(_: int) -> tuple[Tensor, int]:
         if job == "caption":
@@ -78,10 +146,13 @@ def trial(budget: Budget, job: str, seed: int) -> Measured:
             scores = model.captions(pictures, ids[:, :-1].contiguous())
             return F.cross_entropy(scores.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum"), ids[:, 1:].numel()
         pictures, labels = digits(32, draw) if job == "digits" else batch(32, draw)[:2]
-        return F.cross_entropy(model.classes(pictures), labels, reduction="sum"), len(labels)
+        return F.cross_entropy(classes(pictures), labels, reduction="sum"), len(labels)
 
-    losses = train(model, loss, TrainArgs(budget.steps(1500), muon=0.02))
-    unseen = torch.Generator().manual_seed(987_654_321)
+    muon = (
+        0.02 if arm in ("transformer", "one decoder") else 0.0
+    )  # it is for the matrices of layers; the others learn by AdamW
+    losses = train(model, loss, TrainArgs(budget.steps(1500), muon=muon))
+    unseen = torch.Generator().manual_seed(987_654_321 + seed)
     pictures, labels, ids = batch(400, unseen)
     if job == "digits":
         pictures, labels = digits(400, unseen)
@@ -90,9 +161,10 @@ def trial(budget: Budget, job: str, seed: int) -> Measured:
         if job == "caption":
             right = (model.captions(pictures, ids[:, :-1].contiguous()).argmax(-1) == ids[:, 1:]).all(-1)
         else:
-            right = model.classes(pictures).argmax(-1) == labels
-    found: Measured = {"accuracy": 100 * float(right.double().mean()), "curve": downsample(losses)}
-    if job == "caption" and seed == 0:
+            right = classes(pictures).argmax(-1) == labels
+    count = encoder if model is reader and job != "caption" else parameters(model)
+    found: Measured = {"accuracy": 100 * float(right.double().mean()), "curve": downsample(losses), "parameters": count}
+    if job == "caption" and arm == "transformer" and seed == 0:
         with torch.no_grad(), record(model.body, "decoder.*.cross.weights") as seen:
             model.captions(pictures[:1], ids[:1, :-1].contiguous())
         last = list(seen.values())[-1][0].mean(0)  # target x patches, the heads' mean

@@ -21,6 +21,7 @@ from glassformer.config import Recipe
 from glassformer.data.store import run_examples
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
+from glassformer.evaluation.brackets import bracket_f1
 from glassformer.evaluation.metrics import text_scores
 from glassformer.evaluation.teacher_forced import (
     ESTIMATE_BATCHES,
@@ -68,6 +69,9 @@ def text_score(run: RunFolder, metric: Metric) -> Score:
     written = [answers[0].text for answers in watched(found, "scoring", len(pairs))]
     write_lines(run.path / "test.written.txt", written)
     write_lines(run.path / "test.wanted.txt", wanted)
+    if metric == "bracket-f1":
+        found_f1 = bracket_f1(written, wanted)
+        return Score(found_f1.pop("f1"), f"labelled brackets by evalb's rule, {len(pairs):,} trees", found_f1)
     scores = text_scores(written, wanted, metric.removeprefix("bleu-") if metric.startswith("bleu-") else "auto")
     if metric == "exact-match":
         whole = f"whole lines alike, blanks at the ends aside, in percent of {len(pairs):,}"

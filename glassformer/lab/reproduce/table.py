@@ -16,7 +16,7 @@ from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.language import _
 
-Metric = Literal["bleu-none", "bleu-13a", "bleu-zh", "exact-match", "loss"]
+Metric = Literal["bleu-none", "bleu-13a", "bleu-zh", "exact-match", "bracket-f1", "loss"]
 
 
 @dataclass(frozen=True, kw_only=True)

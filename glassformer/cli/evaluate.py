@@ -49,6 +49,7 @@ def evaluate(
         str | None,
         typer.Option(help="Change the pairs as people paste text: upper, title, typos, stops, emoji, lines."),
     ] = None,
+    comet: Annotated[Path | None, typer.Option(help="Score by this COMET, too: a folder that import made.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model's answers there, a line each; a new file.")] = None,
     limit: Annotated[int | None, typer.Option(help="At most so many examples.")] = None,
     as_json: options.JsonObject = False,
@@ -67,7 +68,16 @@ def evaluate(
     files = [path for path in (file, source, target) if path is not None]
     write = new_file(out) if out is not None else None
     settings = [*(overrides or []), *([f"decode.engine={engine}"] if engine is not None else [])]
-    found = evaluate_run(run, split=split, files=files, overrides=settings, limit=limit, device=device, perturb=perturb)
+    found = evaluate_run(
+        run,
+        split=split,
+        files=files,
+        overrides=settings,
+        limit=limit,
+        device=device,
+        perturb=perturb,
+        comet=None if comet is None else str(comet),
+    )
     for note in found.notes:
         warn(note)
     if write is not None:

@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, make_batches
 from glassformer.data.encoding import open_files
 from glassformer.errors import ConfigError, UserError
+from glassformer.evaluation.comet import load_comet
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.teacher_forced import batch_loss, model_inputs
 from glassformer.models import build_model
@@ -145,6 +147,8 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
     processes = current()
     device = processes.device(pick_device(config))
     set_up(config, device)
+    if config.comet is not None and recipe.data.task == "pairs" and processes.rank == 0:
+        load_comet(Path(config.comet).expanduser(), device)  # what is wrong with it is said before hours of training
     model = build_model(recipe.model)
     choose_what_learns(model, config, load_start(run, model))
     model = model.to(device)

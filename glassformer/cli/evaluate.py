@@ -50,6 +50,7 @@ def evaluate(
         typer.Option(help="Change the pairs as people paste text: upper, title, typos, stops, emoji, lines."),
     ] = None,
     comet: Annotated[Path | None, typer.Option(help="Score by this COMET, too: a folder that import made.")] = None,
+    ensemble: options.Ensemble = None,
     out: Annotated[Path | None, typer.Option(help="Write the model's answers there, a line each; a new file.")] = None,
     limit: Annotated[int | None, typer.Option(help="At most so many examples.")] = None,
     as_json: options.JsonObject = False,
@@ -57,6 +58,7 @@ def evaluate(
     engine: options.Engine = None,
 ) -> None:
     """Score a run on one of its splits, or on files of your own, whatever its task. Shares are percentages."""
+    from glassformer.api import load
     from glassformer.api.evaluation import evaluate_run
 
     if limit is not None and limit < 1:
@@ -77,6 +79,7 @@ def evaluate(
         device=device,
         perturb=perturb,
         comet=None if comet is None else str(comet),
+        model=load([run, *ensemble], device=device) if ensemble else None,
     )
     for note in found.notes:
         warn(note)

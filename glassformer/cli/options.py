@@ -20,6 +20,10 @@ from glassformer.config.fields import type_hints
 F = TypeVar("F", bound=Callable[..., Any])
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
+Ensemble = Annotated[
+    list[Path] | None,
+    typer.Option(help="Answer with this run as well, by the mean of their probabilities; may be repeated."),
+]
 RunOut = Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")]
 Changes = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes, such as train.steps=200.")

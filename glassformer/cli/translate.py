@@ -59,7 +59,7 @@ class Shown:
 
 
 def make_job(
-    run: Path,
+    runs: Sequence[Path],
     device: str,
     step: int | None,
     options: dict[str, Any],
@@ -68,11 +68,11 @@ def make_job(
     *,
     names_run: bool,
 ) -> lines.TextJob:
-    """Load the run and say how its model answers; `names_run`: the answers are to be known as this run's."""
+    """Load the run, or several as an ensemble, and say how it answers; `names_run`: the answers are to be known as theirs."""
     from glassformer import tasks
     from glassformer.api import load
 
-    model = load(run, device=device, step=step)
+    model = load(runs[0] if len(runs) == 1 else runs, device=device, step=step)
     model.require("translate")
     config = tasks.decode_settings(model, **options)
     tasks.check_constraints(model, constraints, config)
@@ -90,7 +90,7 @@ def make_job(
 
     return lines.TextJob(
         "translate",
-        lines.run_fingerprint(run, step) if names_run else "",
+        "+".join(lines.run_fingerprint(run, step) for run in runs) if names_run else "",
         asdict(config) | asdict(constraints) | asdict(shown),
         answer,
         shown.json,
@@ -131,6 +131,7 @@ def translate(
     prefix: options.Prefix = "",
     ban: options.Banned = None,
     stop: options.Stops = None,
+    ensemble: options.Ensemble = None,
     settings: options.Settings = None,
     device: options.Device = "auto",
     step: options.Step = None,
@@ -149,9 +150,10 @@ def translate(
     shown.check()
     constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
     lines.check_counts(jobs=jobs)
+    runs = [run, *(ensemble or [])]
     made = partial(
         make_job,
-        run if jobs is None and not ray else run.absolute(),  # a worker may be in another folder
+        runs if jobs is None and not ray else [own.absolute() for own in runs],  # a worker may be in another folder
         *(device, step, options, constraints, shown),
         names_run=out is not None,
     )

@@ -30,6 +30,7 @@ from glassformer.decode.align import alignments
 from glassformer.decode.buckets import INVARIANT_STEP, invariant_width
 from glassformer.decode.choose import hash_ids
 from glassformer.decode.engines import decoding_model, slots_that_fit, suits_external
+from glassformer.decode.ensemble import Ensemble, EnsembleStepper
 from glassformer.decode.external import LogitsEngine, SearchEngine, external_engine
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
@@ -63,6 +64,12 @@ class Driver:
         self.model, self.config, self.special = model, config or DecodeConfig(), special or SpecialTokens()
         self.text, self.align, self.trace, self.cached = text, align, trace, cached
         self.engine = external_engine(self.config.engine)  # None: one of ours
+        self.members: list[Any] = list(model.members) if isinstance(model, Ensemble) else [model]
+        if len(self.members) > 1 and self.engine is not None:
+            raise ConfigError(
+                "decode.engine={engine} answers with one model, and this is an ensemble; set decode.engine=auto",
+                engine=self.config.engine,
+            )
         self.model_config: ModelConfig = model.config
         self.has_source = self.model_config.family == "transformer"
         self.limits: dict[int, tuple[int, int]] = {}  # fewest and most new tokens, by the length of the text
@@ -164,8 +171,9 @@ class Driver:
         elif isinstance(self.engine, LogitsEngine) and suits_external(self.model):
             stepper = PlainStepper(self.engine.net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
-            decodes = decoding_model(self.model, config, slots * beams)
-            stepper = ModelStepper(decodes, slots, beams, bos, batch_invariant=config.batch_invariant)
+            decodes = [decoding_model(member, config, slots * beams) for member in self.members]
+            steppers = [ModelStepper(m, slots, beams, bos, batch_invariant=config.batch_invariant) for m in decodes]
+            stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
         limit, c = max(job.limit for *_, job in self.pending), self.model_config
         state = SearchState(
             slots, limit, config, self.special, device=weight.device, dtype=weight.dtype, vocab_size=c.vocab_size
@@ -347,7 +355,7 @@ class Driver:
             if not request.ids:
                 return [replace(h, alignment=[]) for h in hypotheses]
             ids, bos = [request.ids] * len(hypotheses), self.special.bos
-            found = alignments(self.model, ids, [h.ids for h in hypotheses], bos=bos)
+            found = alignments(self.members[0], ids, [h.ids for h in hypotheses], bos=bos)
             for h, alignment in zip(hypotheses, found, strict=True):
                 h.alignment = alignment
         return hypotheses

@@ -39,7 +39,7 @@ def make_pair_job(
     before the first. A text that is blank or has no answer gives no pair."""
     from glassformer.tasks import TextConstraints
 
-    job = make_job(run, device, step, decoding, TextConstraints(), PLAIN, names_run=True)
+    job = make_job([run], device, step, decoding, TextConstraints(), PLAIN, names_run=True)
 
     def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
         for text, output in zip(texts, job.answer(texts), strict=True):

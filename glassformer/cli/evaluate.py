@@ -15,18 +15,18 @@ from glassformer.language import _, localized
 from glassformer.screen import table_console, warn
 
 
-def new_file(path: Path) -> Callable[[str], None]:
-    """What writes a text into a file that must not be there yet: whole, when all of it is known."""
+def new_file(path: Path) -> Callable[[str | bytes], None]:
+    """What writes a text, or bytes, into a file that must not be there yet: whole, when all of it is known."""
     if path.exists() or path.is_symlink():
         raise UserError("{path} is there already; choose another name for --out, or remove it first", path=path)
     if not path.parent.is_dir():
         raise UserError("there is no folder {parent} to write {path} into", parent=path.parent, path=path.name)
 
-    def write(text: str) -> None:
+    def write(text: str | bytes) -> None:
         from glassformer.files.durable import write_atomically
 
         try:
-            write_atomically(path, text.encode("utf-8", errors="replace"))
+            write_atomically(path, text if isinstance(text, bytes) else text.encode("utf-8", errors="replace"))
         except OSError as error:
             raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
 

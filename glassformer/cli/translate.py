@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -102,6 +103,38 @@ def make_job(
     )
 
 
+PLAIN = Shown(scores=False, align=False, words=False, json=False, trace=False)
+
+
+def translate_markup(
+    runs: Sequence[Path],
+    file: Path,
+    out: Path | None,
+    device: str,
+    step: int | None,
+    options: dict[str, Any],
+    constraints: TextConstraints,
+    *,
+    numbers: bool,
+) -> None:
+    """A document, whole, into a new file or to stdout."""
+    from glassformer import tasks
+    from glassformer.api import load
+    from glassformer.cli.evaluate import new_file
+    from glassformer.formats.documents import translate_document
+
+    write = None if out is None else new_file(out)
+    model = load(runs[0] if len(runs) == 1 else runs, device=device, step=step)
+    model.require("translate")
+    config = tasks.decode_settings(model, **options)
+    tasks.check_constraints(model, constraints, config)
+    done = translate_document(model, file, numbers=numbers, config=config, constraints=constraints)
+    if write is not None:
+        write(done)
+    else:
+        sys.stdout.buffer.write(done)
+
+
 @options.takes_decoding
 def translate(
     run: options.Run,
@@ -131,6 +164,15 @@ def translate(
     prefix: options.Prefix = "",
     ban: options.Banned = None,
     stop: options.Stops = None,
+    markup: Annotated[
+        bool,
+        typer.Option(
+            "--markup", help="The --file is a document (.html .md .srt .po .xlf .docx): its markup is carried over."
+        ),
+    ] = False,
+    keep_numbers: Annotated[
+        bool, typer.Option("--keep-numbers", help="With --markup: numbers as they are, as placeholders and addresses.")
+    ] = False,
     ensemble: options.Ensemble = None,
     settings: options.Settings = None,
     device: options.Device = "auto",
@@ -151,6 +193,13 @@ def translate(
     constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
     lines.check_counts(jobs=jobs)
     runs = [run, *(ensemble or [])]
+    if markup or keep_numbers:
+        if not markup or file is None or texts or resume or jobs is not None or ray or shown != PLAIN:
+            raise ConfigError(
+                "--markup takes a document by --file and writes it to --out or stdout; leave out other forms"
+            )
+        translate_markup(runs, file, out, device, step, options, constraints, numbers=keep_numbers)
+        return
     made = partial(
         make_job,
         runs if jobs is None and not ray else [own.absolute() for own in runs],  # a worker may be in another folder

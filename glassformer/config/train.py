@@ -21,7 +21,9 @@ class TrainConfig:
     seed: int = setting(
         1, "of the first weights, of dropout and of the order of batches; the same seed repeats the run"
     )
-    device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto: CUDA where there is one")
+    device: Literal["auto", "cpu", "cuda", "mps"] = setting(
+        "auto", "auto: CUDA where there is one; mps: a GPU of Apple's, which may work and is not tested"
+    )
     precision: Literal["auto", "fp32", "bf16", "fp8"] = setting(
         "auto",
         "auto: bf16 autocast on CUDA, fp32 elsewhere; fp8: bf16, and most matrix products in 8 bits (see accel/fp8.py)",

@@ -35,7 +35,14 @@ from glassformer.decode.external import LogitsEngine, SearchEngine, external_eng
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
-from glassformer.decode.stepper import ModelStepper, PlainStepper, Stepper, context_start, has_bounded_context
+from glassformer.decode.stepper import (
+    HostSearchStepper,
+    ModelStepper,
+    PlainStepper,
+    Stepper,
+    context_start,
+    has_bounded_context,
+)
 from glassformer.decode.streaming import Decode, cut_at_stop, stopping_criterion
 from glassformer.errors import ConfigError, Notice
 from glassformer.language import _
@@ -174,9 +181,11 @@ class Driver:
             decodes = [decoding_model(member, config, slots * beams) for member in self.members]
             steppers = [ModelStepper(m, slots, beams, bos, batch_invariant=config.batch_invariant) for m in decodes]
             stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
-        limit, c = max(job.limit for *_, job in self.pending), self.model_config
+        limit, c, device = max(job.limit for *_, job in self.pending), self.model_config, weight.device
+        if device.type == "mps":  # which has no float64, in which the search adds up
+            stepper, device = HostSearchStepper(stepper, device), torch.device("cpu")
         state = SearchState(
-            slots, limit, config, self.special, device=weight.device, dtype=weight.dtype, vocab_size=c.vocab_size
+            slots, limit, config, self.special, device=device, dtype=weight.dtype, vocab_size=c.vocab_size
         )
         return stepper, state
 

@@ -22,6 +22,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.comet import load_comet
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.teacher_forced import batch_loss, model_inputs
+from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.nn.block import Block
 from glassformer.nn.rows import Rows
@@ -30,6 +31,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.session import Session
 from glassformer.runs.stop import StopRequest
+from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.training.optim import make_optimizers
 from glassformer.training.processes import current
@@ -40,7 +42,13 @@ from glassformer.training.trainer import Trainer
 
 
 def pick_device(config: TrainConfig) -> torch.device:
-    """Where to train: CUDA if it is there and not ruled out, else the CPU."""
+    """Where to train: CUDA if it is there and not ruled out, else the CPU; Apple's GPU (MPS) where it is asked for."""
+    if config.device == "mps":
+        if not torch.backends.mps.is_available():
+            raise UserError(
+                "train.device=mps was asked for, and torch sees no GPU of Apple's here; use train.device=cpu"
+            )
+        return torch.device("mps")
     if config.device == "cuda" and not torch.cuda.is_available():
         raise UserError("train.device=cuda was asked for, and torch sees no CUDA device here; use train.device=cpu")
     return torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
@@ -53,6 +61,12 @@ def is_compiled(config: TrainConfig, device: torch.device) -> bool:
 
 def set_up(config: TrainConfig, device: torch.device) -> None:
     """The settings of torch that hold for the whole process: threads, determinism, the seed."""
+    if device.type == "mps":
+        warn(
+            _(
+                "train.device=mps: nobody has tried this on a GPU of Apple's yet; compare its losses with train.device=cpu"
+            )
+        )
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     if device.type == "cuda":

@@ -15,8 +15,10 @@ import torch
 import glassformer
 from glassformer import Transformer
 from glassformer.config import DecodeConfig
-from glassformer.decode import translate_batch
+from glassformer.decode import Driver, Request, translate_batch
 from glassformer.decode.ensemble import Ensemble
+from glassformer.decode.generate import answers_of
+from glassformer.decode.stepper import HostSearchStepper
 from glassformer.errors import ConfigError, UserError
 from glassformer.text.tokenizer import BOS, EOS
 from tests.commands import call
@@ -87,6 +89,22 @@ def test_a_model_with_itself_is_the_model() -> None:
     for one, other in zip(alone, twice, strict=True):
         assert [h.ids for h in one] == [h.ids for h in other]
         assert [h.logprob for h in one] == pytest.approx([h.logprob for h in other], abs=1e-4)
+
+
+def test_a_search_on_the_host_is_the_search() -> None:
+    """For devices that have no float64 (MPS): the model steps there, the search decides on the CPU. Here both are the CPU."""
+    model, config = member(1), DecodeConfig(beam=3, n_best=2, max_new_tokens=9, batch_size=4)
+    driver = Driver(model, config)
+    plain = driver.start
+
+    def start() -> Any:
+        stepper, state = plain()
+        return HostSearchStepper(stepper, torch.device("cpu")), state
+
+    driver.start = start  # type: ignore[method-assign]
+    found = [h for _, h in answers_of(driver, [Request(source) for source in SOURCES], in_order=True)]
+    expected = translate_batch(model, SOURCES, config)
+    assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
 
 
 def test_runs_as_an_ensemble(tmp_path: Path) -> None:

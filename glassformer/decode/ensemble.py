@@ -45,7 +45,7 @@ class Ensemble(Transformer):
         shortest = min(config.block_size for config in configs)
         positions = "learned" if learned else configs[0].positions
         BaseModel.__init__(self, replace(configs[0], block_size=shortest, positions=positions))
-        self.members = nn.ModuleList(members)
+        self.members: Any = nn.ModuleList(members)
         self.train(members[0].training)
 
     @property
@@ -57,7 +57,7 @@ class Ensemble(Transformer):
     def handed_out(self, value: bool) -> None:
         """Said of every member."""
         for member in self.members:
-            member.handed_out = value  # type: ignore[assignment]
+            member.handed_out = value
 
     def encode(self, *given: Any, **named: Any) -> Tensor:
         """Refused: each member has an encoder of its own."""
@@ -69,7 +69,7 @@ class Ensemble(Transformer):
 
     def logits(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T V"]:
         """The log of the mean of the members' probabilities, from their hidden states side by side."""
-        widths = [member.config.n_embd for member in self.members]  # type: ignore[union-attr]
+        widths = [member.config.n_embd for member in self.members]
         own = zip(self.members, x.split(widths, dim=-1), strict=True)
         return self.tap("logits", log_mean([member.logits(part) for member, part in own]))
 

@@ -68,12 +68,12 @@ def translate_po(content: bytes, path: Path, translate: Translate, numbers: bool
     except (PoFileError, ValueError, UnicodeDecodeError) as error:
         raise UserError("{path} cannot be read: {reason}", path=path, reason=error) from None
     waiting = [m for m in catalogue if isinstance(m.id, str) and m.id and not m.string]
-    lines = [line for message in waiting for line in message.id.split("\n")]
+    lines = [line for message in waiting for line in str(message.id).split("\n")]
     segments = [html_segments(line, numbers=numbers, entities=False) for line in lines]
     done = iter(translate([part for own in segments for part in own], as_is))
     written = iter(["".join(next(done) for _ in own) for own in segments])
     for message in waiting:
-        message.string = "\n".join(next(written) for _ in message.id.split("\n"))
+        message.string = "\n".join(next(written) for _ in str(message.id).split("\n"))
         message.flags.add("fuzzy")  # nobody has looked at it yet
     out = io.BytesIO()
     write_po(out, catalogue, width=None)  # type: ignore[arg-type]

@@ -32,6 +32,7 @@ INLINE = frozenset({
 EMPTY = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
 )
+DEEPEST = 50
 LITERAL = frozenset(["code", "kbd", "samp", "tt", "var"])  # what is in it is no language
 PROTECTED = re.compile(
     r"""
@@ -90,7 +91,8 @@ def unescaped(text: str) -> str:
 
 
 class SegmentParser:
-    """Collects texts and inline tags into a segment. Blanks that follow blanks are left out, line breaks are blanks."""
+    """Collects texts and inline tags into a segment. Blanks that follow blanks are left out, line breaks are blanks. Deeper than
+    `DEEPEST` no tag is around anything: it stands where it is."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -112,7 +114,7 @@ class SegmentParser:
         if tag.startswith("</") and self.stack and self.stack[-1][0] == name:
             node = self.stack.pop()[1]
             node.end, node.closing = at, tag
-        elif not name or tag.startswith("</") or name in EMPTY or tag.endswith("/>"):
+        elif not name or tag.startswith("</") or name in EMPTY or tag.endswith("/>") or len(self.stack) >= DEEPEST:
             self.siblings().append(Node(at, at, tag))
         else:
             node = Node(at, at, tag)

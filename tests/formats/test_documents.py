@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 import glassformer
+from glassformer import tasks
 from glassformer.errors import UserError
 from glassformer.formats.documents import translate_document
 from glassformer.tasks.markup import Aligned, as_html, render, token_spans
+from glassformer.tasks.word_links import word_links
 from glassformer.text.markup import Segment, html_segments
 from tests.commands import call
 
@@ -192,6 +194,24 @@ def test_the_command(folder: Path) -> None:
     (folder / "kind.xyz").write_text("the cat")
     other = call("translate", "run", "--file", "kind.xyz", "--markup", cwd=folder)
     assert other.returncode == 2 and "ends in one of" in other.stderr
+
+
+def test_tags_without_end_are_no_stack_overflow() -> None:
+    deep = segment_of("<b>" * 5000 + "word" + "</b>" * 5000)
+    aligned = Aligned("Wort", [(0, 4)], [(0, 4)], np.ones((1, 1)))
+    found = render(deep.nodes, aligned, (0, 4), (0, 4), as_html)
+    assert found.count("<b>") == found.count("</b>") == 5000 and re.sub("<.*?>", "", found) == "Wort"
+
+
+def test_links_of_a_pair_are_those_of_the_answer(folder: Path) -> None:
+    """Forced on the model, its own answer has the alignment that it had when it was written."""
+    model, text = glassformer.load(folder / "run"), "the cat and the dog"
+    answer = model.translate(text, align=True)
+    assert model.align(text, str(answer)) == word_links(tasks.translate(model, [text], align=True)[0][0])
+    assert model.align(text, "") == model.align("", "word") == []
+    assert all(s < 5 and t < 2 for s, t in model.align(text, "dog cat"))
+    with pytest.raises(UserError, match="reads at once"):
+        model.align(text * 100, "dog")
 
 
 def test_numbers_stay_where_they_are_asked_to() -> None:

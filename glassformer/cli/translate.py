@@ -103,6 +103,18 @@ def make_job(
     )
 
 
+AlignWords = Annotated[
+    bool, typer.Option("--align-words", help="The same by words, in Pharaoh's form: blanks part words.")
+]
+Markup = Annotated[
+    bool,
+    typer.Option(
+        "--markup", help="The --file is a document (.html .md .srt .po .xlf .docx): its markup is carried over."
+    ),
+]
+KeepNumbers = Annotated[
+    bool, typer.Option("--keep-numbers", help="With --markup: numbers as they are, as placeholders and addresses.")
+]
 PLAIN = Shown(scores=False, align=False, words=False, json=False, trace=False)
 
 
@@ -154,9 +166,7 @@ def translate(
         bool,
         typer.Option("--align", help="After each answer a tab and links of tokens, source-answer, counted from 0."),
     ] = False,
-    align_words: Annotated[
-        bool, typer.Option("--align-words", help="The same by words, in Pharaoh's form: blanks part words.")
-    ] = False,
+    align_words: AlignWords = False,
     as_json: options.AsJson = False,
     trace: Annotated[bool, typer.Option("--trace", help="With --json: every step of the beam.")] = False,
     term: options.Terms = None,
@@ -164,15 +174,8 @@ def translate(
     prefix: options.Prefix = "",
     ban: options.Banned = None,
     stop: options.Stops = None,
-    markup: Annotated[
-        bool,
-        typer.Option(
-            "--markup", help="The --file is a document (.html .md .srt .po .xlf .docx): its markup is carried over."
-        ),
-    ] = False,
-    keep_numbers: Annotated[
-        bool, typer.Option("--keep-numbers", help="With --markup: numbers as they are, as placeholders and addresses.")
-    ] = False,
+    markup: Markup = False,
+    keep_numbers: KeepNumbers = False,
     ensemble: options.Ensemble = None,
     settings: options.Settings = None,
     device: options.Device = "auto",

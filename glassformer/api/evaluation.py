@@ -107,11 +107,16 @@ def evaluate_run(
     device: str = "auto",
     model: LoadedModel | None = None,
     perturb: str | None = None,
+    comet: str | None = None,
 ) -> Evaluation:
     """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples. `model`: the run's
-    model as it is in memory, in the place of the weights on disk. `perturb`: on pairs that are changed so (data/augment.py)."""
+    model as it is in memory, in the place of the weights on disk. `perturb`: on pairs that are changed so (data/augment.py).
+    `comet`: the folder of a COMET that scores what is written, too."""
     run = RunFolder.open(path)
     recipe = with_overrides(run.recipe, overrides)
+    if comet is not None and recipe.data.task != "pairs":
+        raise UserError("COMET scores translations, and this run learned from no pairs; leave it out")
+    recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, comet=comet))
     changed = {override.partition("=")[0] for override in overrides}
     notes: tuple[str, ...] = ()
     examples: Any
@@ -255,9 +260,11 @@ def evaluate(
     split: str | None = None,
     limit: int | None = None,
     device: str = "auto",
+    comet: str | Path | None = None,
 ) -> RunScores:
     """Scores of a run on one of its splits (test, where it has one), or on examples of your own: a list of (source, target),
     (text, label) or (words, tags), or a table with those fields. A model is scored as it is in memory, ablated or changed.
+    `comet`: the folder of an imported COMET, whose score is given, too.
 
     >>> evaluate("runs/dates", [("3 mai 1979", "1979-05-03")])["exact_match"]
     0.0
@@ -269,13 +276,15 @@ def evaluate(
         path = run.origin.path if run.origin is not None else Path()
     else:
         model, path = None, Path(run)
+    named = None if comet is None else str(comet)
     if data is None:
-        found = evaluate_run(path, split=split, limit=limit, device=device, model=model)
+        found = evaluate_run(path, split=split, limit=limit, device=device, model=model, comet=named)
         return RunScores(found.scores, found.examples, found.on, tuple(found.notes))
     model = model or load(path, device=device)
     config = model.recipe.data
     examples = [row.example for row in memory_rows(config, data, ReadContext())]
     if not examples:
         raise UserError("there is not a single example to score; give a list with at least one")
-    scores, count, notes = score_examples(model, model.recipe, config, "test", examples, limit)
+    recipe = dataclasses.replace(model.recipe, train=dataclasses.replace(model.recipe.train, comet=named))
+    scores, count, notes = score_examples(model, recipe, config, "test", examples, limit)
     return RunScores(scores, count, "your own", notes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -9,7 +10,9 @@ import torch
 
 from glassformer.api.models import MODELS, Classifier, Embedder, Filler, Generator, RunOrigin, Tagger, Translator
 from glassformer.config import did_you_mean
+from glassformer.decode.ensemble import Ensemble
 from glassformer.errors import UserError
+from glassformer.evaluation.examples import tokenizers_agree
 from glassformer.formats.adapter import add_adapter
 from glassformer.runs.checkpoint import read_state
 from glassformer.runs.folder import RunFolder
@@ -71,11 +74,39 @@ def origin_of(folder: RunFolder, step: int | None) -> RunOrigin:
 
 Device = str | torch.device
 Adapter = str | Path | None
+Runs = str | Path | Sequence[str | Path]
+
+
+def load_ensemble(
+    runs: Sequence[str | Path], task: Verb | None, device: Device, step: int | None, adapter: Adapter
+) -> Translator:
+    """Several runs as one Translator: at each step the mean of their probabilities. The recipe is the first run's."""
+    if not runs or step is not None or adapter is not None:
+        raise UserError("an ensemble is a list of runs with their final weights; step and adapter are for a single run")
+    models = [load(run, task=task, device=device) for run in runs]
+    first = models[0]
+    for run, model in zip(runs, models, strict=True):
+        if model.kind != "transformer":
+            raise UserError("an ensemble is of encoder-decoders, and {run} is another model", run=run)
+        if not tokenizers_agree(first, model):
+            raise UserError(
+                "{run} cuts its text into other tokens than {first}; train the runs of an ensemble with one tokenizer "
+                "(data.tokenizer_file)",
+                run=run,
+                first=runs[0],
+            )
+    if len(models) == 1:
+        return first  # type: ignore[return-value]
+    assert first.origin is not None
+    names = ", ".join(str(run) for run in runs[1:])
+    origin = RunOrigin(first.origin.path, f"an ensemble with {names}")
+    members: list[Any] = [model._model for model in models]
+    return Translator(Ensemble(members), first.tokenizers, first.recipe, origin)
 
 
 @overload
 def load(
-    run: str | Path, *, task: Literal["translate"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
+    run: Runs, *, task: Literal["translate"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
 ) -> Translator: ...
 @overload
 def load(
@@ -99,10 +130,10 @@ def load(
 ) -> Embedder: ...
 @overload
 def load(
-    run: str | Path, *, task: None = ..., device: Device = ..., step: int | None = ..., adapter: Adapter = ...
+    run: Runs, *, task: None = ..., device: Device = ..., step: int | None = ..., adapter: Adapter = ...
 ) -> AnyModel: ...
 def load(
-    run: str | Path,
+    run: Runs,
     *,
     task: Verb | None = None,
     device: Device = "auto",
@@ -117,9 +148,13 @@ def load(
     tag or embed): a run of another kind is refused, and a type checker knows what there is. A GPT on pairs can be either of the
     first two.
 
+    A list of runs is an ensemble: encoder-decoders with the same tokenizers that answer with the mean of their probabilities.
+
     >>> type(load("runs/dates")).__name__
     'Translator'
     """
+    if not isinstance(run, str | Path):
+        return load_ensemble(list(run), task, device, step, adapter)
     if task is not None and task not in MODELS:
         raise UserError(
             "task is one of {models}, not {task!r}{suggestion}",

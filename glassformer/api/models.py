@@ -257,6 +257,12 @@ class Translator(Scoring):
 
         return one_or_many(texts, answer)
 
+    def align(self, source: str, target: str) -> list[tuple[int, int]]:
+        """Which words of a translation come from which of its source, in the form of Pharaoh: (source word, target word), counted
+        from 0, by where the model looks while the target is forced on it."""
+        tasks.check_lengths([source, target])
+        return tasks.forced_links(self, source, target)
+
     @spelled_out(WritingOptions)
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """The translation as it is written, piece by piece: greedy, or drawn where a temperature is given."""

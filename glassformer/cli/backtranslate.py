@@ -17,12 +17,10 @@ import typer
 
 from glassformer.cli import lines, options, writing
 from glassformer.cli.bulk import LocalWorkers, reply_in_bulk
-from glassformer.cli.translate import Shown, make_job
+from glassformer.cli.translate import PLAIN, make_job
 from glassformer.errors import ConfigError
 from glassformer.language import _
 from glassformer.screen import say
-
-PLAIN = Shown(scores=False, align=False, words=False, json=False, trace=False)
 
 
 def make_pair_job(
@@ -39,7 +37,7 @@ def make_pair_job(
     before the first. A text that is blank or has no answer gives no pair."""
     from glassformer.tasks import TextConstraints
 
-    job = make_job(run, device, step, decoding, TextConstraints(), PLAIN, names_run=True)
+    job = make_job([run], device, step, decoding, TextConstraints(), PLAIN, names_run=True)
 
     def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
         for text, output in zip(texts, job.answer(texts), strict=True):

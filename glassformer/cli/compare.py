@@ -22,6 +22,7 @@ def compare(
     split: Annotated[str, typer.Option(help="train, val or test, of RUN_A.")] = "test",
     examples: Annotated[int, typer.Option(help="Compare on so many examples (of a text: blocks).")] = 500,
     show: Annotated[int, typer.Option(help="Show so many of the most changed examples.")] = 8,
+    comet: Annotated[Path | None, typer.Option(help="Score by this COMET, too: a folder that import made.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write pictures and compare.json into this folder.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, every sentence in it.")] = False,
     device: options.Device = "auto",
@@ -40,7 +41,8 @@ def compare(
         def tell(what: str) -> None:
             display.update(display.done + 1, what)
 
-        found = study.compare(models, names, split, examples, (first / "data", second / "data"), tell)
+        scorer = None if comet is None else str(comet)
+        found = study.compare(models, names, split, examples, (first / "data", second / "data"), tell, scorer)
     if out is not None:
         try:
             out.mkdir(parents=True, exist_ok=True)

@@ -15,18 +15,18 @@ from glassformer.language import _, localized
 from glassformer.screen import table_console, warn
 
 
-def new_file(path: Path) -> Callable[[str], None]:
-    """What writes a text into a file that must not be there yet: whole, when all of it is known."""
+def new_file(path: Path) -> Callable[[str | bytes], None]:
+    """What writes a text, or bytes, into a file that must not be there yet: whole, when all of it is known."""
     if path.exists() or path.is_symlink():
         raise UserError("{path} is there already; choose another name for --out, or remove it first", path=path)
     if not path.parent.is_dir():
         raise UserError("there is no folder {parent} to write {path} into", parent=path.parent, path=path.name)
 
-    def write(text: str) -> None:
+    def write(text: str | bytes) -> None:
         from glassformer.files.durable import write_atomically
 
         try:
-            write_atomically(path, text.encode("utf-8", errors="replace"))
+            write_atomically(path, text if isinstance(text, bytes) else text.encode("utf-8", errors="replace"))
         except OSError as error:
             raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
 
@@ -49,6 +49,8 @@ def evaluate(
         str | None,
         typer.Option(help="Change the pairs as people paste text: upper, title, typos, stops, emoji, lines."),
     ] = None,
+    comet: Annotated[Path | None, typer.Option(help="Score by this COMET, too: a folder that import made.")] = None,
+    ensemble: options.Ensemble = None,
     out: Annotated[Path | None, typer.Option(help="Write the model's answers there, a line each; a new file.")] = None,
     limit: Annotated[int | None, typer.Option(help="At most so many examples.")] = None,
     as_json: options.JsonObject = False,
@@ -56,6 +58,7 @@ def evaluate(
     engine: options.Engine = None,
 ) -> None:
     """Score a run on one of its splits, or on files of your own, whatever its task. Shares are percentages."""
+    from glassformer.api import load
     from glassformer.api.evaluation import evaluate_run
 
     if limit is not None and limit < 1:
@@ -67,7 +70,17 @@ def evaluate(
     files = [path for path in (file, source, target) if path is not None]
     write = new_file(out) if out is not None else None
     settings = [*(overrides or []), *([f"decode.engine={engine}"] if engine is not None else [])]
-    found = evaluate_run(run, split=split, files=files, overrides=settings, limit=limit, device=device, perturb=perturb)
+    found = evaluate_run(
+        run,
+        split=split,
+        files=files,
+        overrides=settings,
+        limit=limit,
+        device=device,
+        perturb=perturb,
+        comet=None if comet is None else str(comet),
+        model=load([run, *ensemble], device=device) if ensemble else None,
+    )
     for note in found.notes:
         warn(note)
     if write is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def import_model(
     source: Annotated[
-        str, typer.Argument(help="A Hugging Face folder, the name of a model at its hub, or a nanoGPT checkpoint.")
+        str, typer.Argument(help="A Hugging Face folder, a model's name at its hub, a nanoGPT or COMET checkpoint.")
     ],
     out: options.RunOut = None,
     file: Annotated[
@@ -35,9 +35,11 @@ def import_model(
     ] = None,
     target_language: Annotated[str | None, typer.Option(help="And what is written.")] = None,
     pickle: Annotated[
-        bool, typer.Option("--pickle", help="Yes, open this nanoGPT checkpoint, though pickles can run code.")
+        bool, typer.Option("--pickle", help="Yes, open this nanoGPT or COMET checkpoint, though pickles can run code.")
     ] = False,
-    tokenizer: Annotated[Path | None, typer.Option(help="The folder of a nanoGPT checkpoint's tokenizer.")] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="The folder of a nanoGPT checkpoint's tokenizer, or of a COMET's encoder.")
+    ] = None,
     adapter: Annotated[
         Path | None,
         typer.Option(help="SOURCE is a run of yours: add the corrections of this adapter.safetensors to a copy of it."),
@@ -49,15 +51,25 @@ def import_model(
     """Take in a model that was made elsewhere: [bold]glassformer import opus-mt-de-en[/].
 
     GPT-2, Llama, Mistral, Qwen2, Qwen3, OPT, Marian (OPUS-MT), Pegasus, BART, mBART-50, M2M100 (NLLB), BERT and RoBERTa with
-    their heads or without one, and nanoGPT. What comes out is a run, which the other commands take like any other.
+    their heads or without one, and nanoGPT. What comes out is a run, which the other commands take like any other; a COMET
+    checkpoint becomes a folder for evaluate --comet.
     Only safetensors are read; of a name at the hub no pickle and no code is fetched.
     """
+    from glassformer.formats.comet import import_comet, is_comet
     from glassformer.formats.huggingface.importing import Languages
     from glassformer.formats.import_run import read_source, write_run
 
     if head not in (None, "mlm", "next-sentence"):
         raise ConfigError("--head is mlm or next-sentence, not {head!r}", head=head)
     languages = Languages(source_language, target_language)
+    if is_comet(Path(source)):
+        if head or file or adapter or sample or languages != Languages():
+            raise ConfigError("of a COMET checkpoint import takes --pickle, --tokenizer and --out alone")
+        place = out or Path("runs") / Path(source).resolve().name
+        made = import_comet(Path(source), place, allowed=pickle, encoder=tokenizer)
+        print(localized(_("the COMET {name} is now in {place}", name=made.name, place=place)))
+        print(f"next: glassformer evaluate RUN --comet {quote(str(place))}")
+        return
     if adapter is not None:
         from glassformer.formats.adapter import with_adapter
         from glassformer.runs.folder import RunFolder

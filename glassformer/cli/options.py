@@ -20,6 +20,10 @@ from glassformer.config.fields import type_hints
 F = TypeVar("F", bound=Callable[..., Any])
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
+Ensemble = Annotated[
+    list[Path] | None,
+    typer.Option(help="Answer with this run as well, by the mean of their probabilities; may be repeated."),
+]
 RunOut = Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")]
 Changes = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes, such as train.steps=200.")
@@ -33,7 +37,7 @@ InputFile = Annotated[Path | None, typer.Option("--file", help="A file with a te
 OutputFile = Annotated[Path | None, typer.Option("--out", help="A new file for the answers, line by line.")]
 Resume = Annotated[bool, typer.Option("--resume", help="With --file and --out: go on with an interrupted job.")]
 AsJson = Annotated[bool, typer.Option("--json", help="A JSON object for each text.")]
-Device = Annotated[str, typer.Option(help="auto (CUDA where there is one), cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="auto (CUDA where there is one), cpu, cuda or mps (Apple's, not tested).")]
 Step = Annotated[int | None, typer.Option(help="Use the checkpoint of this step.")]
 BatchSize = Annotated[int | None, typer.Option(help="Texts answered at a time.")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -59,7 +60,7 @@ class Shown:
 
 
 def make_job(
-    run: Path,
+    runs: Sequence[Path],
     device: str,
     step: int | None,
     options: dict[str, Any],
@@ -68,11 +69,11 @@ def make_job(
     *,
     names_run: bool,
 ) -> lines.TextJob:
-    """Load the run and say how its model answers; `names_run`: the answers are to be known as this run's."""
+    """Load the run, or several as an ensemble, and say how it answers; `names_run`: the answers are to be known as theirs."""
     from glassformer import tasks
     from glassformer.api import load
 
-    model = load(run, device=device, step=step)
+    model = load(runs[0] if len(runs) == 1 else runs, device=device, step=step)
     model.require("translate")
     config = tasks.decode_settings(model, **options)
     tasks.check_constraints(model, constraints, config)
@@ -90,7 +91,7 @@ def make_job(
 
     return lines.TextJob(
         "translate",
-        lines.run_fingerprint(run, step) if names_run else "",
+        "+".join(lines.run_fingerprint(run, step) for run in runs) if names_run else "",
         asdict(config) | asdict(constraints) | asdict(shown),
         answer,
         shown.json,
@@ -100,6 +101,50 @@ def make_job(
         group=writing.lines_together(config, model.device),
         unknown=unknown,
     )
+
+
+AlignWords = Annotated[
+    bool, typer.Option("--align-words", help="The same by words, in Pharaoh's form: blanks part words.")
+]
+Markup = Annotated[
+    bool,
+    typer.Option(
+        "--markup", help="The --file is a document (.html .md .srt .po .xlf .docx): its markup is carried over."
+    ),
+]
+KeepNumbers = Annotated[
+    bool, typer.Option("--keep-numbers", help="With --markup: numbers as they are, as placeholders and addresses.")
+]
+PLAIN = Shown(scores=False, align=False, words=False, json=False, trace=False)
+
+
+def translate_markup(
+    runs: Sequence[Path],
+    file: Path,
+    out: Path | None,
+    device: str,
+    step: int | None,
+    options: dict[str, Any],
+    constraints: TextConstraints,
+    *,
+    numbers: bool,
+) -> None:
+    """A document, whole, into a new file or to stdout."""
+    from glassformer import tasks
+    from glassformer.api import load
+    from glassformer.cli.evaluate import new_file
+    from glassformer.formats.documents import translate_document
+
+    write = None if out is None else new_file(out)
+    model = load(runs[0] if len(runs) == 1 else runs, device=device, step=step)
+    model.require("translate")
+    config = tasks.decode_settings(model, **options)
+    tasks.check_constraints(model, constraints, config)
+    done = translate_document(model, file, numbers=numbers, config=config, constraints=constraints)
+    if write is not None:
+        write(done)
+    else:
+        sys.stdout.buffer.write(done)
 
 
 @options.takes_decoding
@@ -121,9 +166,7 @@ def translate(
         bool,
         typer.Option("--align", help="After each answer a tab and links of tokens, source-answer, counted from 0."),
     ] = False,
-    align_words: Annotated[
-        bool, typer.Option("--align-words", help="The same by words, in Pharaoh's form: blanks part words.")
-    ] = False,
+    align_words: AlignWords = False,
     as_json: options.AsJson = False,
     trace: Annotated[bool, typer.Option("--trace", help="With --json: every step of the beam.")] = False,
     term: options.Terms = None,
@@ -131,6 +174,9 @@ def translate(
     prefix: options.Prefix = "",
     ban: options.Banned = None,
     stop: options.Stops = None,
+    markup: Markup = False,
+    keep_numbers: KeepNumbers = False,
+    ensemble: options.Ensemble = None,
     settings: options.Settings = None,
     device: options.Device = "auto",
     step: options.Step = None,
@@ -149,9 +195,17 @@ def translate(
     shown.check()
     constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
     lines.check_counts(jobs=jobs)
+    runs = [run, *(ensemble or [])]
+    if markup or keep_numbers:
+        if not markup or file is None or texts or resume or jobs is not None or ray or shown != PLAIN:
+            raise ConfigError(
+                "--markup takes a document by --file and writes it to --out or stdout; leave out other forms"
+            )
+        translate_markup(runs, file, out, device, step, options, constraints, numbers=keep_numbers)
+        return
     made = partial(
         make_job,
-        run if jobs is None and not ray else run.absolute(),  # a worker may be in another folder
+        runs if jobs is None and not ray else [own.absolute() for own in runs],  # a worker may be in another folder
         *(device, step, options, constraints, shown),
         names_run=out is not None,
     )

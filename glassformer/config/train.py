@@ -21,7 +21,9 @@ class TrainConfig:
     seed: int = setting(
         1, "of the first weights, of dropout and of the order of batches; the same seed repeats the run"
     )
-    device: Literal["auto", "cpu", "cuda"] = setting("auto", "auto: CUDA where there is one")
+    device: Literal["auto", "cpu", "cuda", "mps"] = setting(
+        "auto", "auto: CUDA where there is one; mps: a GPU of Apple's, which may work and is not tested"
+    )
     precision: Literal["auto", "fp32", "bf16", "fp8"] = setting(
         "auto",
         "auto: bf16 autocast on CUDA, fp32 elsewhere; fp8: bf16, and most matrix products in 8 bits (see accel/fp8.py)",
@@ -115,13 +117,16 @@ class TrainConfig:
     validate_examples: int = setting(
         1000, "at most so many examples are decoded (greedily) for a score; 0: only the loss is measured", ge=0
     )
-    metric: Literal["auto", "loss", "exact_match", "bleu", "chrf", "accuracy", "f1"] = setting(
+    metric: Literal["auto", "loss", "exact_match", "bleu", "chrf", "comet", "accuracy", "f1"] = setting(
         "auto",
         'what "best" means; auto: bleu for pairs (exact_match where most targets have fewer than four words), accuracy for '
         "labels, else loss. The lower loss is better where scores are equal or below 1 of 100",
     )
     bleu_tokenize: Literal["auto", "13a", "zh", "intl", "char", "none"] = setting(
         "auto", "how sacrebleu cuts words; auto: zh for Chinese, else 13a"
+    )
+    comet: str | None = setting(
+        None, "the folder of an imported COMET, by which validations of pairs are scored as well; none: they are not"
     )
     patience: int | None = setting(
         None, "stop early after so many validations without a better metric; none: never", ge=1

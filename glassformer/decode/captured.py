@@ -28,6 +28,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode.buckets import next_power_of_2, slot_bucket, width_bucket
 from glassformer.decode.driver import Driver, Result
 from glassformer.decode.engines import answers_itself, decoding_model
+from glassformer.decode.ensemble import Ensemble
 from glassformer.decode.external import EXTERNAL_ENGINES
 from glassformer.decode.graphs import GraphRunner, GraphSession, session_pool
 from glassformer.decode.search import SearchState
@@ -271,7 +272,12 @@ def side_stream(device: torch.device) -> Any:
 def make_driver(model: Any, config: DecodeConfig | None = None, *given: Any, **named: Any) -> Driver:
     """The driver for this model: on a CUDA device the one that captures its steps."""
     settings = config or DecodeConfig()
-    plain = not named.get("cached", True) or named.get("trace") or settings.engine in EXTERNAL_ENGINES
+    plain = (
+        isinstance(model, Ensemble)
+        or not named.get("cached", True)
+        or named.get("trace")
+        or settings.engine in EXTERNAL_ENGINES
+    )
     if plain or not next(model.parameters()).is_cuda or answers_itself(model, settings):
         return Driver(model, config, *given, **named)
     try:

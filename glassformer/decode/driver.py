@@ -30,11 +30,19 @@ from glassformer.decode.align import alignments
 from glassformer.decode.buckets import INVARIANT_STEP, invariant_width
 from glassformer.decode.choose import hash_ids
 from glassformer.decode.engines import decoding_model, slots_that_fit, suits_external
+from glassformer.decode.ensemble import Ensemble, EnsembleStepper
 from glassformer.decode.external import LogitsEngine, SearchEngine, external_engine
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
-from glassformer.decode.stepper import ModelStepper, PlainStepper, Stepper, context_start, has_bounded_context
+from glassformer.decode.stepper import (
+    HostSearchStepper,
+    ModelStepper,
+    PlainStepper,
+    Stepper,
+    context_start,
+    has_bounded_context,
+)
 from glassformer.decode.streaming import Decode, cut_at_stop, stopping_criterion
 from glassformer.errors import ConfigError, Notice
 from glassformer.language import _
@@ -63,6 +71,12 @@ class Driver:
         self.model, self.config, self.special = model, config or DecodeConfig(), special or SpecialTokens()
         self.text, self.align, self.trace, self.cached = text, align, trace, cached
         self.engine = external_engine(self.config.engine)  # None: one of ours
+        self.members: list[Any] = list(model.members) if isinstance(model, Ensemble) else [model]
+        if len(self.members) > 1 and self.engine is not None:
+            raise ConfigError(
+                "decode.engine={engine} answers with one model, and this is an ensemble; set decode.engine=auto",
+                engine=self.config.engine,
+            )
         self.model_config: ModelConfig = model.config
         self.has_source = self.model_config.family == "transformer"
         self.limits: dict[int, tuple[int, int]] = {}  # fewest and most new tokens, by the length of the text
@@ -164,11 +178,14 @@ class Driver:
         elif isinstance(self.engine, LogitsEngine) and suits_external(self.model):
             stepper = PlainStepper(self.engine.net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
-            decodes = decoding_model(self.model, config, slots * beams)
-            stepper = ModelStepper(decodes, slots, beams, bos, batch_invariant=config.batch_invariant)
-        limit, c = max(job.limit for *_, job in self.pending), self.model_config
+            decodes = [decoding_model(member, config, slots * beams) for member in self.members]
+            steppers = [ModelStepper(m, slots, beams, bos, batch_invariant=config.batch_invariant) for m in decodes]
+            stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
+        limit, c, device = max(job.limit for *_, job in self.pending), self.model_config, weight.device
+        if device.type == "mps":  # which has no float64, in which the search adds up
+            stepper, device = HostSearchStepper(stepper, device), torch.device("cpu")
         state = SearchState(
-            slots, limit, config, self.special, device=weight.device, dtype=weight.dtype, vocab_size=c.vocab_size
+            slots, limit, config, self.special, device=device, dtype=weight.dtype, vocab_size=c.vocab_size
         )
         return stepper, state
 
@@ -347,7 +364,7 @@ class Driver:
             if not request.ids:
                 return [replace(h, alignment=[]) for h in hypotheses]
             ids, bos = [request.ids] * len(hypotheses), self.special.bos
-            found = alignments(self.model, ids, [h.ids for h in hypotheses], bos=bos)
+            found = alignments(self.members[0], ids, [h.ids for h in hypotheses], bos=bos)
             for h, alignment in zip(hypotheses, found, strict=True):
                 h.alignment = alignment
         return hypotheses

@@ -46,6 +46,8 @@ lock = threading.Lock()
 
 def answers_itself(model: Any, config: DecodeConfig) -> bool:
     """Does the model itself answer, with nothing installed?"""
+    if next(model.parameters()).device.type not in ("cpu", "cuda"):
+        return True  # nothing is made for other devices
     return config.engine == "plain" or is_listened_to(model)
 
 

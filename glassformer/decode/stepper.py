@@ -190,6 +190,29 @@ class ModelStepper:
         self.texts = self.texts[:n]
 
 
+class HostSearchStepper:
+    """Another stepper on a device that cannot search: its logits come to the CPU, what the search decides goes back."""
+
+    def __init__(self, stepper: Stepper, device: torch.device) -> None:
+        self.stepper, self.device, self.may_join = stepper, device, stepper.may_join
+
+    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
+        """As the other does."""
+        self.stepper.prefill(start, jobs, texts, copies, width)
+
+    def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
+        """On the CPU."""
+        return self.stepper.logits(state, n).cpu()
+
+    def reorder(self, parents: Int[Tensor, "n K"], tokens: Int[Tensor, "n K"]) -> None:
+        """On the device."""
+        self.stepper.reorder(parents.to(self.device), tokens.to(self.device))
+
+    def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:
+        """As the other does."""
+        self.stepper.move(from_slots, to_slots, n)
+
+
 class PlainStepper:
     """The model's own `start` and `step`; or, not `cached`, the whole text again for every token."""
 

@@ -12,6 +12,7 @@ from typing import Any
 from glassformer.config import DecodeConfig, Recipe
 from glassformer.data.store import run_examples
 from glassformer.errors import ConfigError
+from glassformer.evaluation.comet import comet_score
 from glassformer.evaluation.metrics import Scores, entity_scores, label_scores, words_per_text, written_scores
 from glassformer.tasks import TextModel, classify, generate, tag, translations
 from glassformer.tasks.settings import USUAL_TEMPERATURE
@@ -29,7 +30,7 @@ def measured(recipe: Recipe) -> list[str]:
     """What a validation measures that could be called the best."""
     match recipe.data.task, recipe.model.family:
         case "pairs", _:
-            return ["loss", "exact_match", "bleu", "chrf"]
+            return ["loss", "exact_match", "bleu", "chrf", *(["comet"] if recipe.train.comet is not None else [])]
         case (("classify" | "tag"), _):
             return ["loss", "accuracy", "f1"]
     return ["loss"]
@@ -80,7 +81,10 @@ def example_scores(
     match recipe.data.task, recipe.model.family:
         case "pairs", _:
             tokenize = recipe.train.bleu_tokenize
-            return written_scores(lambda texts: translations(text_model, texts), examples, tokenize, edits=edits)
+            scores = written_scores(lambda texts: translations(text_model, texts), examples, tokenize, edits=edits)
+            if recipe.train.comet is None:
+                return scores
+            return scores | comet_score(recipe.train.comet, text_model.device, examples, scores.written)
         case "classify", _:
             predicted = [labels[0].label for labels in classify(text_model, [text for text, _ in examples])]
             return label_scores(predicted, [label for _, label in examples]) | Scores({}, written=predicted)

@@ -20,6 +20,7 @@ NAMES = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "ter": "TER",
+    "comet": "COMET",
     "f1": "F1",
     "entity_f1": _("entity F1"),
     "loss": _("loss"),

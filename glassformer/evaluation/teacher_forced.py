@@ -57,7 +57,7 @@ def teacher_forced(model: Model, batches: Iterable[Batch], device: torch.device 
             wanted = batch.labels != IGNORE
             logits = model.logits(model.hidden(*model_inputs(batch)))[wanted].float()
             labels = batch.labels[wanted]
-            total += F.cross_entropy(logits, labels, reduction="sum").double().cpu()
+            total += F.cross_entropy(logits, labels, reduction="sum").cpu().double()
             right += int((logits.argmax(-1) == labels).sum())
             count += labels.numel()
     loss = float(total) / max(1, count)
@@ -84,7 +84,7 @@ def example_losses(model: Any, batches: list[Batch]) -> dict[int, ExampleLoss]:
         losses = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE, reduction="none")
         wanted = batch.labels != IGNORE
         right = ((logits.argmax(-1) == batch.labels) & wanted).sum(1)
-        nats = losses.view_as(batch.labels).double().sum(1)
+        nats = losses.view_as(batch.labels).cpu().double().sum(1)
         for row, number in enumerate(batch.examples):
             found[number] = ExampleLoss(float(nats[row]), int(wanted[row].sum()), int(right[row]))
     return found

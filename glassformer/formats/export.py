@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import VERSION
+from glassformer.decode.ensemble import Ensemble
 from glassformer.errors import UserError
 from glassformer.files import owned
 from glassformer.formats.card import card
@@ -67,6 +68,8 @@ def list_files(folder: Path, **more: Any) -> None:
 def check(model: TextModel, to: str, quantize: str | None) -> str:
     """Refuses what cannot be; the name of the numbers that weights are written in."""
     target, weights = target_of(to), quantize or "fp32"
+    if isinstance(model._model, Ensemble):
+        raise UserError("an ensemble is several runs; export them one by one")
     if weights not in target.weights:
         there = ", ".join(w for w in target.weights if w != "fp32")
         raise UserError(

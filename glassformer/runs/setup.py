@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,8 +19,10 @@ from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, make_batches
 from glassformer.data.encoding import open_files
 from glassformer.errors import ConfigError, UserError
+from glassformer.evaluation.comet import load_comet
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.teacher_forced import batch_loss, model_inputs
+from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.nn.block import Block
 from glassformer.nn.rows import Rows
@@ -28,6 +31,7 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.session import Session
 from glassformer.runs.stop import StopRequest
+from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.training.optim import make_optimizers
 from glassformer.training.processes import current
@@ -38,7 +42,13 @@ from glassformer.training.trainer import Trainer
 
 
 def pick_device(config: TrainConfig) -> torch.device:
-    """Where to train: CUDA if it is there and not ruled out, else the CPU."""
+    """Where to train: CUDA if it is there and not ruled out, else the CPU; Apple's GPU (MPS) where it is asked for."""
+    if config.device == "mps":
+        if not torch.backends.mps.is_available():
+            raise UserError(
+                "train.device=mps was asked for, and torch sees no GPU of Apple's here; use train.device=cpu"
+            )
+        return torch.device("mps")
     if config.device == "cuda" and not torch.cuda.is_available():
         raise UserError("train.device=cuda was asked for, and torch sees no CUDA device here; use train.device=cpu")
     return torch.device("cuda" if config.device != "cpu" and torch.cuda.is_available() else "cpu")
@@ -51,6 +61,12 @@ def is_compiled(config: TrainConfig, device: torch.device) -> bool:
 
 def set_up(config: TrainConfig, device: torch.device) -> None:
     """The settings of torch that hold for the whole process: threads, determinism, the seed."""
+    if device.type == "mps":
+        warn(
+            _(
+                "train.device=mps: nobody has tried this on a GPU of Apple's yet; compare its losses with train.device=cpu"
+            )
+        )
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     if device.type == "cuda":
@@ -145,6 +161,8 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
     processes = current()
     device = processes.device(pick_device(config))
     set_up(config, device)
+    if config.comet is not None and recipe.data.task == "pairs" and processes.rank == 0:
+        load_comet(Path(config.comet).expanduser(), device)  # what is wrong with it is said before hours of training
     model = build_model(recipe.model)
     choose_what_learns(model, config, load_start(run, model))
     model = model.to(device)

@@ -1,27 +1,15 @@
 """Markup whose texts are translated and whose tags stay: what stands between tags is a text, but not in scripts and styles.
 
-Tags are found by where HTML's tokenizer begins and ends them, so that whatever is no text stays as it was, to the byte: lxml
-and selectolax build a tree and write that anew, with other quotes, entities and end tags, and the standard library's parser
-takes half a minute for 20,000 characters of `<a `, which anybody may send (docs/log.md). Here one pass is all there is.
+Whatever is no text stays as it was, to the byte (text/markup.py).
 """
 
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Sequence
 
 from glassformer.serve.api_errors import bad_request
-
-MARKUP = re.compile(
-    r"""
-      <!--.*?(?:-->|\Z)                                                    # a comment
-    | <[!?][^>]*+(?:>|\Z)                                                  # a declaration
-    | <(script|style)\b.*?(?:</\1\s*>|\Z)                                  # with all that is in it
-    | </?[a-z](?:[^>"']++|"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))*+(?:>|\Z)       # a tag; in its quotes > is no end of it
-    """,
-    re.DOTALL | re.IGNORECASE | re.VERBOSE,
-)
+from glassformer.text.markup import MARKUP
 
 
 def unescaped(text: str) -> str:

@@ -17,7 +17,7 @@ from glassformer.tasks.text_model import LONGEST_TEXT, TextModel, check_lengths,
 from glassformer.tasks.token_scores import TokenScores, token_scores
 from glassformer.tasks.translate import stream_translated, translate, translate_each, translations
 from glassformer.tasks.unknown import unknown
-from glassformer.tasks.word_links import word_links
+from glassformer.tasks.word_links import forced_links, word_links
 
 __all__ = [
     "LONGEST_TEXT",
@@ -37,6 +37,7 @@ __all__ = [
     "decode_settings",
     "embed",
     "fill",
+    "forced_links",
     "generate",
     "generate_each",
     "score",

@@ -47,7 +47,7 @@ def sums(model: Any, batches: Any, budget: int) -> dict[int, TextScore]:
             ).view_as(batch.labels)
             counts = (batch.labels != IGNORE).sum(1)
             for row, number in enumerate(batch.examples):
-                found[number] = TextScore(-float(losses[row].double().sum()), int(counts[row]))
+                found[number] = TextScore(-float(losses[row].cpu().double().sum()), int(counts[row]))
     return found
 
 

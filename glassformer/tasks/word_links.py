@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from glassformer.tasks.results import Answer
+from glassformer.decode import Hypothesis
+from glassformer.decode.align import alignments, prompt_alignments
+from glassformer.decode.ensemble import Ensemble
+from glassformer.errors import UserError
+from glassformer.models import Transformer
+from glassformer.tasks.results import Answer, DecodedPart
+from glassformer.tasks.text_model import TextModel
+from glassformer.tasks.translate import source_ids
 from glassformer.text.languages import is_han
 
 
@@ -49,3 +56,24 @@ def word_links(answer: Answer, *, tokens_are_words: bool = False) -> list[tuple[
         before_source += 1 + max((w for w in source if w is not None), default=-1)
         before_target += 1 + max((w for w in target if w is not None), default=-1)
     return sorted(links)
+
+
+def forced_links(model: TextModel, source: str, target: str) -> list[tuple[int, int]]:
+    """The word links of a pair whose target may be anyone's: the attention while it is forced on the model."""
+    model.require("translate")
+    read, written = source_ids(model, model.tokenizers.source.encode(source)), model.tokenizers.target.encode(target)
+    longest = model._model.config.block_size
+    if max(len(read), len(written) + 1) > longest:
+        raise UserError(
+            "a side of the pair has more than the {longest} tokens that the model reads at once", longest=longest
+        )
+    if not read or not written:
+        return []
+    net = model._model.members[0] if isinstance(model._model, Ensemble) else model._model
+    if isinstance(net, Transformer):
+        (weights,) = alignments(net, [read], [written], bos=model.special_tokens.bos)
+    else:
+        (weights,) = prompt_alignments(net, [read], [written])
+    found = Hypothesis(written, 0.0, 0.0, [], "eos", target, alignment=weights)
+    answer = Answer(target, [DecodedPart(read, found, model.tokenizers)])
+    return word_links(answer, tokens_are_words=model.tokenizers.target.kind == "word")

@@ -221,7 +221,7 @@ class Trainer:
         if not self.pending:
             return
         progress = self.progress
-        values = torch.stack([v for *_, v in self.pending]).double().cpu()
+        values = torch.stack([v for *_, v in self.pending]).cpu().double()
         for (report, begins, examples, _unused), (summed, norm, *norms) in zip(
             self.pending, values.tolist(), strict=True
         ):

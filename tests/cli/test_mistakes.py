@@ -119,6 +119,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("train mine.toml model.dropout=2", "model.dropout must be at least 0 and below 1, not 2.0"),
     ("train mine.toml model.n_head=3", "model.n_embd 16 is not divisible by model.n_head 3"),
     ("train mine.toml train.compile=maybe", "train.compile must be true or false, not 'maybe'"),
+    ("train mine.toml train.device=mps", "torch sees no GPU of Apple's here; use train.device=cpu"),
     ("train mine.toml train.metric=accuracy", "train.metric=accuracy is not measured for transformer on pairs"),
     ("train mine.toml train.device=tpu", "train.device must be one of auto, cpu, cuda, not 'tpu'"),
     ("train mine.toml train.learning_rate=0", "train.learning_rate must be above 0"),

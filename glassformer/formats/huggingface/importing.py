@@ -20,7 +20,7 @@ from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects import Dialect
 from glassformer.formats.huggingface.dialects.dialect import need
 from glassformer.formats.huggingface.dialects.external import READABLE, TIDY
-from glassformer.formats.huggingface.dialects.reading import class_of, labels_of, refuse_settings, settled
+from glassformer.formats.huggingface.dialects.reading import ENCODERS, class_of, labels_of, refuse_settings, settled
 from glassformer.formats.huggingface.generation import GenerationSettings, Taken, take_over
 from glassformer.formats.huggingface.origin import LEFT_OUT, remember, with_left_out
 from glassformer.formats.huggingface.tokenizer_files import read_own_tokenizers
@@ -208,6 +208,29 @@ def read_folder(
     tensors = read_tensors(folder)
     if (folder / "glassformer.json").exists():
         return read_own_export(folder, dialect, tensors)
+    return read_external(folder, hf, tensors, name=name, head=head, languages=languages)
+
+
+def read_encoder(folder: Path, tensors: dict[str, Tensor]) -> Imported:
+    """An encoder without a head: config and tokenizer of a folder, and these tensors in the place of the folder's own."""
+    hf = read_json(folder, "config.json")
+    kind = dialect_of(hf, folder).name
+    if kind not in ENCODERS:
+        raise UserError("{folder} describes a {kind}, which is no encoder", folder=folder / "config.json", kind=kind)
+    return read_external(folder, hf | {"architectures": [f"{ENCODERS[kind]}Model"]}, tensors)
+
+
+def read_external(
+    folder: Path,
+    hf: Mapping[str, Any],
+    tensors: dict[str, Tensor],
+    *,
+    name: str | None = None,
+    head: str | None = None,
+    languages: Languages | None = None,
+) -> Imported:
+    """A model of these tensors, by its config and the tokenizer files of a folder."""
+    dialect = dialect_of(hf, folder)
     refuse_settings(dialect.name, hf)
     tensors = TIDY.get(dialect.name, lambda _, found: found)(hf, {n: t.float() for n, t in tensors.items()})
     hf = with_head(dict(hf), head, tensors)

@@ -35,7 +35,7 @@ from glassformer.evaluation.examples import (
     same_reading,
     tokenizers_agree,
 )
-from glassformer.evaluation.held_out import HeldOut, held_out
+from glassformer.evaluation.held_out import HeldOut, held_out, writes
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER
 from glassformer.inspection.compare.attention import HeadDistance, head_distances
 from glassformer.language import _
@@ -108,6 +108,7 @@ def score_both(
     held: HeldOut,
     tables: tuple[Statistics, Statistics],
     said: tuple[list[str], list[str]],
+    comet: str | None = None,
 ) -> dict[str, Paired]:
     """Every score that both runs have. A loss a token is compared only where the two have the same tokens."""
     scores: dict[str, Paired] = {}
@@ -119,7 +120,7 @@ def score_both(
         if models[0].kind in ("gpt", "mlm"):
             scores["perplexity"] = paired_bootstrap(a[:, :2], b[:, :2], perplexity)
             scores["token_accuracy"] = paired_bootstrap(a[:, [2, 1]], b[:, [2, 1]], percent)
-    first, second = (answer_statistics(models[0], held, own) for own in said)
+    first, second = (answer_statistics(models[0], held, own, comet) for own in said)
     return scores | {name: paired_bootstrap(first[name], second[name], COMBINE[name]) for name in first}
 
 
@@ -130,9 +131,13 @@ def compare(
     limit: int,
     folders: tuple[Path | None, Path | None] = (None, None),
     tell: Callable[[str], None] = lambda _: None,
+    comet: str | None = None,
 ) -> Comparison:
-    """Both runs on the first run's examples; each reads them with its own tokenizer."""
+    """Both runs on the first run's examples; each reads them with its own tokenizer. `comet`: the folder of a COMET that scores
+    what they write, too."""
     check_same_task(*models)
+    if comet is not None and not writes(models[0]):
+        raise UserError("COMET scores translations, and these runs write none; leave it out")
     tell(_("reading the examples"))
     if folders[0] is not None and RunFolder.is_run(folders[0].parent):
         RunFolder(folders[0].parent).check_data(split)
@@ -152,7 +157,7 @@ def compare(
     tell(_("what they say"))
     said = answers(models[0], held), answers(models[1], HeldOut(other.batches, held.examples, count))
     tell(_("drawing again"))
-    scores = score_both(models, held, tables, said)
+    scores = score_both(models, held, tables, said, comet)
     sentences = []
     for i in range(count):
         given, wanted = describe(models[0], held, i)

@@ -1,0 +1,207 @@
+"""Markup carried over by word alignment: each tag of a segment goes around the words that translate its words.
+
+    s_t = (attention of answer token t to the tag's source tokens, as a share of that to all of them) - 1/2
+
+The tag goes around the run of answer tokens with the largest sum of s (Kadane), widened to whole words; tags inside it stay
+inside it and beside it beside it, so that the answer is as well-formed as the source. Attention is the mean of all
+cross-attention heads: on dates, where the right place is known, it points at the right words more often than any
+single head (docs/log.md).
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from glassformer.tasks.results import Answer
+from glassformer.tasks.text_model import TextModel
+from glassformer.tasks.translate import translate_each
+from glassformer.text.languages import is_han
+from glassformer.text.markup import Node, Segment
+
+Span = tuple[int, int]
+
+
+def as_html(text: str) -> str:
+    """Text of an HTML page."""
+    return html.escape(text, quote=False)
+
+
+def token_spans(pieces: Sequence[str], text: str) -> list[Span]:
+    """Where each token stands in its text. Tokens that are spelled otherwise there (bytes of a character, another case, a
+    normalised form) share what lies between those that are found.
+
+    >>> token_spans(["The", " ho", "use"], "The house")
+    [(0, 3), (4, 6), (6, 9)]
+    """
+    folded = text.lower() if len(text.lower()) == len(text) else text
+    found: list[Span | None] = []
+    at = 0
+    for piece in pieces:
+        word = piece.strip()
+        plain = word.lower() if folded is not text else word
+        place = folded.find(plain, at, at + len(plain) + 32) if plain else -1
+        found.append((place, place + len(plain)) if place >= 0 else None)
+        at = place + len(plain) if place >= 0 else at
+    spans: list[Span] = []
+    for number, span in enumerate(found):
+        if span is None:
+            before = max((own[1] for own in found[:number] if own), default=0)
+            after = next((own[0] for own in found[number + 1 :] if own), len(text))
+            span = before, max(before, after)
+        spans.append(span)
+    return spans
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """An answer beside its source: where tokens stand in both texts, and the share of attention of each to each."""
+
+    text: str
+    source: list[Span]
+    target: list[Span]
+    weights: Float[np.ndarray, "T S"]
+
+    @staticmethod
+    def of(source: str, answer: Answer) -> Aligned:
+        """From an answer with its alignment; its parts were decoded one by one, and look at their own source alone."""
+        read = [part.source_tokens[:-1] for part in answer.parts]  # without EOS
+        written = [part.tokens for part in answer.parts]
+        weights = np.zeros((sum(map(len, written)), sum(map(len, read))))
+        row = column = 0
+        for part, ours, theirs in zip(answer.parts, read, written, strict=True):
+            for t, own in enumerate((part.hypothesis.alignment or [])[: len(theirs)]):
+                weights[row + t, column : column + len(ours)] = own[: len(ours)]
+            row, column = row + len(theirs), column + len(ours)
+        total = weights.sum(1, keepdims=True)
+        weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 1e-9)
+        source_pieces, target_pieces = ([piece for own in side for piece in own] for side in (read, written))
+        return Aligned(
+            answer.text, token_spans(source_pieces, source), token_spans(target_pieces, answer.text), weights
+        )
+
+    def shares(self, start: int, end: int) -> Float[np.ndarray, "T"]:
+        """Of each answer token, the share of its attention that goes to source[start:end]."""
+        inside = [a < end and start < b for a, b in self.source]
+        return self.weights[:, inside].sum(1)
+
+    def is_joined(self, at: int) -> bool:
+        """Does a word go on across this place of the answer?"""
+        if not 0 < at < len(self.text):
+            return False
+        left, right = self.text[at - 1], self.text[at]
+        return left.isalnum() and right.isalnum() and not is_han(left) and not is_han(right)
+
+
+def best_run(scores: Float[np.ndarray, "N"]) -> Span:
+    """The run of numbers with the largest sum (Kadane), as first and one past the last; at least one."""
+    best, where, total, first = -np.inf, (0, 1), 0.0, 0
+    for number, score in enumerate(scores.tolist()):
+        if total <= 0:
+            total, first = 0.0, number
+        total += score
+        if total > best:
+            best, where = total, (first, number + 1)
+    return where
+
+
+def trimmed(text: str, start: int, end: int) -> Span:
+    """A stretch without the blanks and marks at its ends; all of it, where there is nothing else."""
+    words = [at for at in range(start, end) if text[at].isalnum()]
+    return (words[0], words[-1] + 1) if words else (start, end)
+
+
+def free_runs(aligned: Aligned, within: Span, taken: Sequence[Span]) -> list[list[int]]:
+    """The answer tokens in a stretch of the answer that nothing else has taken, in runs without a gap."""
+    runs: list[list[int]] = [[]]
+    for token, (a, b) in enumerate(aligned.target):
+        if a >= within[0] and b <= within[1] and a < b and not any(a < end and start < b for start, end in taken):
+            runs[-1].append(token)
+        elif runs[-1] and b > a:
+            runs.append([])
+    return [run for run in runs if run]
+
+
+def place(node: Node, aligned: Aligned, around: Span, within: Span, taken: Sequence[Span]) -> Span:
+    """Where a node goes in the answer. `around`: what its parent is around in the source; `within`: in the answer."""
+    if node.start == node.end:
+        return place_point(node.start, aligned, around, within, taken)
+    if node.kept:  # as it is, where the model wrote it so
+        at = aligned.text.find(node.opening, within[0], within[1])
+        end = at + len(node.opening)
+        if at >= 0 and not any(at < e and s < end for s, e in taken):
+            return at, end
+    elif not taken and node.start <= around[0] and node.end >= around[1]:
+        return within
+    runs = free_runs(aligned, within, taken)
+    if not runs:
+        return place_point(node.start, aligned, around, within, taken)
+    shares = aligned.shares(node.start, node.end) - 0.5
+    best = max((own for run in runs for own in [run[slice(*best_run(shares[run]))]]), key=lambda own: shares[own].sum())
+    start, end = aligned.target[best[0]][0], aligned.target[best[-1]][1]
+    start, end = trimmed(aligned.text, start, end) if node.words else (start, end)
+    edges = [edge for span in taken for edge in span]
+    while aligned.is_joined(start) and start > within[0] and start not in edges:
+        start -= 1
+    while aligned.is_joined(end) and end < within[1] and end not in edges:
+        end += 1
+    return start, end
+
+
+def place_point(at: int, aligned: Aligned, around: Span, within: Span, taken: Sequence[Span]) -> Span:
+    """Where a tag without words goes: before the word that translates the next one, at the ends of its parent at the ends."""
+    following = [number for number, (a, b) in enumerate(aligned.source) if a >= at and a < around[1] and b > a]
+    if at <= around[0]:
+        place = within[0]
+    elif at >= around[1] or not following:
+        place = within[1]
+    else:
+        free = [token for run in free_runs(aligned, within, ()) for token in run]
+        place = within[1]
+        if free:
+            place = aligned.target[max(free, key=lambda token: aligned.weights[token, following[0]])][0]
+    while aligned.is_joined(place) and place > within[0]:
+        place -= 1
+    for start, end in taken:
+        if start < place < end:
+            place = start if place - start < end - place else end
+    return place, place
+
+
+def render(nodes: Sequence[Node], aligned: Aligned, around: Span, within: Span, escape: Callable[[str], str]) -> str:
+    """The stretch `within` of the answer with these nodes in it. Larger ones choose their place first."""
+    placed: list[tuple[Span, int, Node]] = []
+    for number, node in sorted(enumerate(nodes), key=lambda entry: (not entry[1].kept, entry[1].start - entry[1].end)):
+        span = place(node, aligned, around, within, [own for own, *_ in placed if own[0] < own[1]])
+        placed.append((span, number, node))
+    out, at = "", within[0]
+    for (start, end), _number, node in sorted(placed, key=lambda entry: (entry[0], entry[1])):
+        inside = "" if node.kept or node.start == node.end else None
+        if inside is None:
+            inside = render(node.children, aligned, (node.start, node.end), (start, end), escape)
+        opening = escape(node.opening) if node.kept else node.opening
+        out += escape(aligned.text[at:start]) + opening + inside + node.closing
+        at = end
+    return out + escape(aligned.text[at : within[1]])
+
+
+def carried_over(segment: Segment, answer: Answer, escape: Callable[[str], str]) -> str:
+    """The answer to a segment's text with the segment's markup in it."""
+    aligned = Aligned.of(segment.text, answer)
+    return render(segment.nodes, aligned, (0, len(segment.text)), (0, len(answer.text)), escape)
+
+
+def translate_segments(
+    model: TextModel, parts: Iterable[str | Segment], escape: Callable[[str], str] = as_html, **options: Any
+) -> list[str]:
+    """Parts of a document: what stays as it was, and segments translated, each whole, with their markup carried over. `escape`
+    makes text of the document's kind from a plain one."""
+    parts = list(parts)
+    texts = [part.text for part in parts if isinstance(part, Segment)]
+    answers = iter(translate_each(model, texts, align=True, **options))
+    return [carried_over(part, next(answers)[0], escape) if isinstance(part, Segment) else part for part in parts]

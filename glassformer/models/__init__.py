@@ -2,6 +2,7 @@
 
 from glassformer.config import ModelConfig
 from glassformer.config.presets import PRESETS, preset
+from glassformer.mistakes import install_mistake
 from glassformer.models.bert import BERT
 from glassformer.models.costs import FAMILIES
 from glassformer.models.gpt import GPT
@@ -17,7 +18,8 @@ def build_model(config: ModelConfig) -> Transformer | GPT | BERT:
     'GPT'
     """
     check_fits_in_memory(config)
-    return FAMILIES[config.family](config)
+    model = FAMILIES[config.family](config)
+    return model if config.mistake is None else install_mistake(model, config.mistake)  # type: ignore[no-any-return]
 
 
 __all__ = ["BERT", "GPT", "PRESETS", "BaseModel", "Transformer", "build_model", "preset"]

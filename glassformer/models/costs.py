@@ -98,7 +98,7 @@ def skeleton(config: ModelConfig) -> nn.Module:
     if not config.pruned_heads:
         config = replace(config, n_layer=1, n_encoder_layer=config.n_encoder_layer and 1)
     if config.positions != "learned":
-        config = replace(config, positions="none", rotary_scaling="none", rotary_factor=1.0)
+        config = replace(config, positions="none", rotary_scaling="none", rotary_factor=1.0, mistake=None)
     with torch.device("meta"), NothingDrawn():
         return FAMILIES[config.family](config)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from glassformer.nn.attention import MultiHeadAttention, repeat_kv
 from glassformer.nn.block import BlockInputs, DecoderLayer, Encoder, EncoderLayer
-from glassformer.nn.loss import IGNORE, cross_entropy
+from glassformer.nn.loss import IGNORE
 
 
 def loss_of_probabilities(
@@ -27,15 +27,6 @@ def loss_of_probabilities(
     scores = F.linear(x, weight, bias).float().softmax(-1).flatten(0, -2)
     how: dict[str, Any] = {"ignore_index": IGNORE, "reduction": "sum", "label_smoothing": smoothing}
     return F.cross_entropy(scores, labels.flatten(), **how)
-
-
-def loss_with_padding(
-    x: Tensor, weight: Tensor, labels: Tensor, *, bias: Tensor | None = None, smoothing: float = 0.0
-) -> Tensor:
-    """The mean over padding too, times the number of real labels, by which a trainer divides."""
-    real = labels != IGNORE
-    total = cross_entropy(x, weight, labels.masked_fill(~real, 0), bias=bias, smoothing=smoothing)
-    return total * real.sum() / real.numel()
 
 
 def fixed(loss: Callable[..., Tensor]) -> property:
@@ -101,12 +92,6 @@ class SoftmaxTwice:
     cross_entropy = fixed(loss_of_probabilities)
 
 
-class PaddingInLoss:
-    """Padding is a label like any other, token 0, and is counted in the mean."""
-
-    cross_entropy = fixed(loss_with_padding)
-
-
 class PaddingReadingEncoder(Encoder):
     """An encoder without a mask: padding is read."""
 
@@ -165,7 +150,6 @@ MIXINS: dict[str, type] = {
     "no-positions": NoPositions,
     "double-dropout": DoubleDropout,
     "softmax-twice": SoftmaxTwice,
-    "padding-in-loss": PaddingInLoss,
 }
 LAYERS: dict[str, dict[type, type]] = {
     "padding-read": {Encoder: PaddingReadingEncoder},

@@ -12,6 +12,7 @@ from glassformer.errors import ConfigError
 from glassformer.language import _
 
 MistakeName = Literal[
+    "none",
     "unmasked-decoder",
     "answer-in-encoder",
     "source-unread",
@@ -23,7 +24,6 @@ MistakeName = Literal[
     "residual-after-norm",
     "softmax-twice",
     "large-embeddings",
-    "padding-in-loss",
 ]
 """The mistakes of the museum (glassformer/mistakes.py)."""
 
@@ -157,8 +157,9 @@ class ModelConfig:
     pruned_heads: tuple[str, ...] = setting(
         (), 'heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`'
     )
-    mistake: MistakeName | None = setting(
-        None, "a mistake of the tutorials, planted on purpose (`glassformer museum --list`); the run is marked with it"
+    mistake: MistakeName = setting(
+        "none",
+        "a mistake of the tutorials, planted on purpose (`glassformer museum --list`); the run is marked with it",
     )
 
     def __post_init__(self) -> None:
@@ -183,7 +184,7 @@ class ModelConfig:
             raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
         if self.pruned_heads:
             self.check_pruned()
-        if self.mistake is not None:
+        if self.mistake != "none":
             self.check_mistake(self.mistake)
 
     def check_mistake(self, name: str) -> None:

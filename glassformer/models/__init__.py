@@ -1,5 +1,7 @@
 """Three families out of one block."""
 
+from dataclasses import replace
+
 from glassformer.config import ModelConfig
 from glassformer.config.presets import PRESETS, preset
 from glassformer.mistakes import install_mistake
@@ -18,8 +20,11 @@ def build_model(config: ModelConfig) -> Transformer | GPT | BERT:
     'GPT'
     """
     check_fits_in_memory(config)
-    model = FAMILIES[config.family](config)
-    return model if config.mistake is None else install_mistake(model, config.mistake)  # type: ignore[no-any-return]
+    model = FAMILIES[config.family](replace(config, mistake="none"))
+    if config.mistake != "none":
+        install_mistake(model, config.mistake)
+        model.config = config
+    return model
 
 
 __all__ = ["BERT", "GPT", "PRESETS", "BaseModel", "Transformer", "build_model", "preset"]

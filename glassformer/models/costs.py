@@ -95,10 +95,11 @@ class NothingDrawn(TorchFunctionMode):
 def skeleton(config: ModelConfig) -> nn.Module:
     """The model on the meta device: names and shapes, no numbers. A stack has one layer, unless some have lost heads. Positions
     that are not learned are left out: they have no parameters."""
+    config = replace(config, mistake="none")
     if not config.pruned_heads:
         config = replace(config, n_layer=1, n_encoder_layer=config.n_encoder_layer and 1)
     if config.positions != "learned":
-        config = replace(config, positions="none", rotary_scaling="none", rotary_factor=1.0, mistake=None)
+        config = replace(config, positions="none", rotary_scaling="none", rotary_factor=1.0)
     with torch.device("meta"), NothingDrawn():
         return FAMILIES[config.family](config)
 

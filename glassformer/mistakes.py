@@ -141,7 +141,9 @@ def change_layers(model: Any, kinds: dict[type, type]) -> None:
             module.__class__ = kinds[type(module)]
 
 
-BLOCKS = {kind: type("ResidualAfterNorm", (ResidualAfterNorm, kind), {}) for kind in (EncoderLayer, DecoderLayer)}
+BLOCKS: dict[type, type] = {
+    kind: type("ResidualAfterNorm", (ResidualAfterNorm, kind), {}) for kind in (EncoderLayer, DecoderLayer)
+}
 MIXINS: dict[str, type] = {
     "unmasked-decoder": UnmaskedDecoder,
     "answer-in-encoder": AnswerInEncoder,

@@ -82,7 +82,8 @@ def read_curve(run: RunFolder) -> Curve:
     batches = make_batches(
         recipe.data, family, head, files, recipe.model.block_size, 0, layout="padded", training=False
     )
-    labelled, examples = [], 0
+    labelled: list[tuple[tuple[int, int], int]] = []
+    examples = 0
     in_text = recipe.data.task == "text"  # the place in a block tells nothing
     for batch in batches.in_order():
         real = batch.labels != IGNORE

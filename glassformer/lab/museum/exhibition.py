@@ -104,11 +104,11 @@ def cells(one: Exhibit) -> list[str]:
 def write(exhibits: Sequence[Exhibit], out: Path, command: str) -> list[Path]:
     """museum.md, .csv and .json, and the figure: each curve beside that of the right one."""
     facts = {"command": command, "machine": processor(), **made_with()}
-    evidence = {said: list(one.diagnosis) for one in exhibits for said in one.diagnosis.values()}
+    evidence = {one.mistake: said for one in exhibits for said in one.diagnosis.values()}
     rows = [cells(one) for one in exhibits]
     lines = [f"# {localized(_('A museum of mistakes'))}", "", f"    {command}", ""]
     lines += [*markdown_table([localized(head) for head in HEADS], rows), ""]
-    lines += [f"- {', '.join(names)}: {localized(said)}" for said, names in evidence.items()]
+    lines += [f"- {name}: {localized(said)}" for name, said in evidence.items()]
     lines += ["", "![](museum.svg)", "", f"{facts['machine']}, torch {facts['torch']}, {facts['date']}.", ""]
     right = exhibits[0]
     parts = [

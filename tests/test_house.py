@@ -32,7 +32,7 @@ HOUSE: list[set[str]] = [
     {"language"},
     {"errors", "machine"},
     {"nn", "config", "plots", "files", "screen"},
-    {"accel"},
+    {"accel", "mistakes"},
     {"models", "text"},
     {"decode", "data"},
     {"training", "probe", "tasks"},

@@ -25,7 +25,7 @@ def audit(
     arg: Annotated[
         list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="For its constructor. Repeatable.")
     ] = None,
-    vocab: Annotated[int, typer.Option(min=0, help="How many ids it knows; found out if not said.")] = 0,
+    vocab: Annotated[int, typer.Option(min=0, max=10**6, help="How many ids it knows; found out if not said.")] = 0,
     kind: Annotated[str, typer.Option(help="decoder, encoder or encoder-decoder; guessed if not said.")] = "auto",
     time_first: Annotated[bool, typer.Option("--time-first", help="Its forward takes (T, B) and not (B, T).")] = False,
     as_json: options.JsonObject = False,

@@ -53,9 +53,10 @@ def homework(
             suggestion = did_you_mean(name, list(lab.EXERCISES))
             raise UserError("there is no exercise {name!r}{suggestion}", name=name, suggestion=suggestion)
     path = out or Path(f"{names[0]}.py")
+    listing = lab.listing(names, str(path)).encode("utf-8", "replace")  # a name of a file need not be UTF-8
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(lab.listing(names, str(path)))
+        with path.open("xb") as file:
+            file.write(listing)
     except FileExistsError:
         raise UserError("{path} is there already; give another by --out", path=path) from None
     except OSError as error:

@@ -110,6 +110,7 @@ def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
 
     token = _("a token pair") if recipe.model.family == "transformer" else _("a token")
     lines = [
+        *([(_("mistake"), recipe.model.mistake)] if recipe.model.mistake != "none" else []),
         (_("parameters"), f"{found.parameters:,}"),
         (_("without embeddings"), f"{found.non_embedding:,}"),
         (

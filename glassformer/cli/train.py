@@ -38,11 +38,17 @@ DataFiles = Annotated[
     list[Path] | None,
     typer.Option("--data", help="Train on this file; again for val and test. Without a recipe, one is chosen for it."),
 ]
+FromRun = Annotated[
+    Path | None, typer.Option("--from", help="Fine-tune: begin with the weights and tokenizers of this run.")
+]
 Overwrite = Annotated[
     bool,
     typer.Option(
         "--overwrite", help="Replace the run that is there; it goes when the new one has its first checkpoint."
     ),
+]
+PlantedMistake = Annotated[
+    str, typer.Option("--mistake", help="Plant a mistake of the tutorials; glassformer museum --list names them.")
 ]
 NumberOfProcesses = Annotated[
     int, typer.Option("--nproc", min=1, max=1024, help="Train with so many processes, such as one for each GPU here.")
@@ -54,14 +60,13 @@ def train(
     overrides: options.Changes = None,
     data: DataFiles = None,
     out: options.RunOut = None,
-    from_run: Annotated[
-        Path | None, typer.Option("--from", help="Fine-tune: begin with the weights and tokenizers of this run.")
-    ] = None,
+    from_run: FromRun = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
     accept_changes: Annotated[
         bool, typer.Option("--accept-changes", help="With --resume: yes, go on with other settings than before.")
     ] = False,
     overwrite: Overwrite = False,
+    mistake: PlantedMistake = "none",
     nproc: NumberOfProcesses = 1,
 ) -> None:
     """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/]; or go on
@@ -83,7 +88,8 @@ def train(
 
     # A process that torchrun, or --nproc, starts again goes on.
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-    recipe, files, changes = sorted_words(recipe, data or [], overrides or [], resume=resume)
+    overrides = [*(overrides or []), *([f"model.mistake={mistake}"] if mistake != "none" else [])]
+    recipe, files, changes = sorted_words(recipe, data or [], overrides, resume=resume)
     if not resume and from_run is None and not files and recipe is not None and not is_run(Path(recipe)):
         read_recipe(recipe, changes)  # what is wrong with it is said before torch is waited for
     if nproc > 1 and rank_of_several() is None:

@@ -55,6 +55,8 @@ EXAMPLES = {
     "export": "export runs/dates --to ct2 --quantize int8",
     "study": "study residuals --quick",
     "homework": "homework attention",
+    "museum": "museum softmax-twice",
+    "diagnose": "diagnose runs/dates",
     "open": "open runs/dates",
     "look": 'look runs/dates "3 mai 1979"',
     "heads": "heads runs/dates --prune 6",
@@ -143,6 +145,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
         info,
         init,
         look,
+        museum,
         plan,
         recipes,
         reproduce,
@@ -182,7 +185,12 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
             "audit": audit.audit,
         },
         "In and out": {"import": import_model.import_model, "export": export.export},
-        "Ask what is true": {"study": study.study, "homework": homework.homework},
+        "Ask what is true": {
+            "study": study.study,
+            "museum": museum.museum,
+            "diagnose": museum.diagnose,
+            "homework": homework.homework,
+        },
         "See inside": {"open": serve.open_page, "look": look.look, "heads": heads.heads, "figures": figures.figures},
     }
 

@@ -11,6 +11,22 @@ from glassformer.config.other_names import takes_other_names
 from glassformer.errors import ConfigError
 from glassformer.language import _
 
+MistakeName = Literal[
+    "none",
+    "unmasked-decoder",
+    "answer-in-encoder",
+    "source-unread",
+    "causal-encoder",
+    "linear-layers",
+    "no-positions",
+    "padding-read",
+    "double-dropout",
+    "residual-after-norm",
+    "softmax-twice",
+    "large-embeddings",
+]
+"""The mistakes of the museum (glassformer/mistakes.py)."""
+
 
 @takes_other_names("model")
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +157,10 @@ class ModelConfig:
     pruned_heads: tuple[str, ...] = setting(
         (), 'heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`'
     )
+    mistake: MistakeName = setting(
+        "none",
+        "a mistake of the tutorials, planted on purpose (`glassformer museum --list`); the run is marked with it",
+    )
 
     def __post_init__(self) -> None:
         check(self, "model")
@@ -164,6 +184,25 @@ class ModelConfig:
             raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
         if self.pruned_heads:
             self.check_pruned()
+        if self.mistake != "none":
+            self.check_mistake(self.mistake)
+
+    def check_mistake(self, name: str) -> None:
+        """Refuses a mistake that this model has no place for."""
+        of_encoder = name in ("answer-in-encoder", "source-unread", "causal-encoder", "padding-read")
+        places = {
+            _("model.family=transformer"): self.family == "transformer" if of_encoder else self.family != "bert",
+            _("one vocabulary for both sides"): name != "answer-in-encoder" or self.source_vocab_size is None,
+            _("model.positions=sinusoidal or learned"): name != "no-positions"
+            or self.positions in ("sinusoidal", "learned"),
+            _("model.pre_norm=true and model.residual=true"): name != "residual-after-norm"
+            or (self.pre_norm and self.residual),
+            _("model.dropout above 0"): name != "double-dropout" or self.dropout > 0,
+            _("model.tie_output=true"): name != "large-embeddings" or self.tie_output,
+        }
+        for needed, there in places.items():
+            if not there:
+                raise ConfigError("the mistake {name} needs {needed}; set that", name=name, needed=needed)
 
     def check_positions(self) -> None:
         """Refuses positions that the sizes do not allow, and settings of a kind of positions that the model has not."""

@@ -56,6 +56,8 @@ class Recipe:
             raise ConfigError(
                 "train.r_drop compares the next words that two passes expect, and a BERT expects none; leave it out"
             )
+        if self.train.r_drop and self.model.mistake != "none":
+            raise ConfigError("train.r_drop has a loss of its own, which model.mistake does not reach; leave one out")
         if self.train.r_drop and not (self.model.dropout or self.model.attention_dropout):
             raise ConfigError(
                 "train.r_drop compares passes that drop different numbers, and nothing is dropped; set model.dropout"

@@ -70,6 +70,8 @@ def check(model: TextModel, to: str, quantize: str | None) -> str:
     target, weights = target_of(to), quantize or "fp32"
     if isinstance(model._model, Ensemble):
         raise UserError("an ensemble is several runs; export them one by one")
+    if (mistake := model.recipe.model.mistake) != "none":
+        raise UserError("this run has the mistake {mistake} planted in it; it is not exported", mistake=mistake)
     if weights not in target.weights:
         there = ", ".join(w for w in target.weights if w != "fp32")
         raise UserError(

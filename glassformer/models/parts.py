@@ -195,6 +195,8 @@ class BaseModel(Tapped):
         super().__init__()
         if config.vocab_size < 1:
             raise ValueError("model.vocab_size is not known yet; it is set by the tokenizer, or by hand")
+        if config.mistake != "none":
+            raise ConfigError("model.mistake is put into a model by build_model(config), not by its class")
         self.config = config
         # Another of the same signature may be installed.
         self.cross_entropy: Callable[..., Tensor] = linear_cross_entropy

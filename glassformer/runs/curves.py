@@ -19,7 +19,9 @@ def draw_curves(run: RunFolder) -> list[Path]:
         for name in ("curves.png", "curves.svg"):
             refuse_link(run.path / name)
             (run.path / name).unlink(missing_ok=True)
-        fig = plots.curves(records, names[0] if names else None, title=run.recipe.name)
+        mistake = run.recipe.model.mistake
+        title = run.recipe.name if mistake == "none" else f"{run.recipe.name}, {mistake}"
+        fig = plots.curves(records, names[0] if names else None, title=title)
         return plots.save(fig, run.path / "curves")
     except Exception as error:
         warn(_("the curves of {path} could not be drawn: {error}", path=run.path, error=error))

@@ -114,6 +114,15 @@ def size_problem(tokenizers: Tokenizers, model: ModelConfig) -> str | None:
     return None
 
 
+def mistake_in_words(path: Path, model: ModelConfig) -> str:
+    """What is said wherever a run of the museum is used."""
+    return _(
+        "{path} has the mistake {mistake} planted in it, for the museum: not a model to rely on",
+        path=path,
+        mistake=model.mistake,
+    )
+
+
 def seal_of(facts: dict[str, Any]) -> str:
     """The checksum of everything else in run.json."""
     return hashlib.sha256(to_json({k: v for k, v in facts.items() if k != "seal"})).hexdigest()

@@ -44,7 +44,7 @@ from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.models.weights import check_finite, check_fits, inference_weights, load_model_tensors
 from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import Checkpoints, problem, read_checkpoint, recover
-from glassformer.runs.facts import OWN, RUN_FORMAT, is_run, read_facts, seal_of, size_problem
+from glassformer.runs.facts import OWN, RUN_FORMAT, is_run, mistake_in_words, read_facts, seal_of, size_problem
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 
@@ -391,6 +391,8 @@ class RunFolder:
         weights = inference_weights(tensors)
         check_finite(weights, folder)
         check_fits(self.recipe, weights, folder)
+        if self.recipe.model.mistake != "none":
+            report(mistake_in_words(self.path, self.recipe.model))
         model = build_model(self.recipe.model)
         load_model_tensors(model, weights)
         return model.to(device).eval()

@@ -200,6 +200,7 @@ def rows_of(session: Session) -> dict[str, str]:
     rows = {
         _("device"): device_in_words(session),
         _("model"): model_in_words(session),
+        **({_("mistake"): session.recipe.model.mistake} if session.recipe.model.mistake != "none" else {}),
         _("examples"): examples_in_words(session, report),
         _("left out"): left_out_in_words(session, report),
         _("vocabulary"): vocabulary_in_words(session),

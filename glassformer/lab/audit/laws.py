@@ -195,10 +195,17 @@ def padding(subject: Subject) -> Iterator[AuditResult]:
     )
 
 
+def stacks_of(model: nn.Module) -> list[list[nn.Module]]:
+    """The layers of each stack: numbered children, of an nn.ModuleList or of a class of its own, but not of an nn.Sequential."""
+    stacks = [m for m in model.modules() if not isinstance(m, nn.Sequential)]
+    numbered = [[c for name, c in m.named_children() if name.isdigit()] for m in stacks]
+    return [layers for layers in numbered if layers]
+
+
 def with_norms(model: nn.Module) -> list[tuple[nn.Module, list[nn.Module], list[nn.Module]]]:
     """The layers of a model's stacks that have norms of their own: each with these and with its other parts."""
     found = []
-    for layer in (layer for stack in model.modules() if isinstance(stack, nn.ModuleList) for layer in stack):
+    for layer in (layer for stack in stacks_of(model) for layer in stack):
         norms = [c for c in layer.children() if "norm" in type(c).__name__.lower()]
         parts = [c for c in layer.children() if c not in norms and not isinstance(c, nn.Dropout | nn.Identity)]
         found += [(layer, norms, parts)] if norms and parts else []
@@ -231,7 +238,7 @@ def dropped(subject: Subject) -> Iterator[AuditResult]:
     """With every dropout at one half, half of what enters the first layer is zero, and not three quarters."""
     trained = replace(subject, model=copy.deepcopy(subject.model).train())
     drops = [m for m in trained.model.modules() if isinstance(m, nn.Dropout)]
-    stacks = [m for m in trained.model.modules() if isinstance(m, nn.ModuleList) and len(m)]
+    stacks = stacks_of(trained.model)
     for drop in drops:
         drop.p = 0.5
     entered = (
@@ -340,9 +347,10 @@ ASKED: dict[str, Callable[[Subject], Iterator[AuditResult]]] = {
     "padding": padding,
     "cache": cached,
     "generation": generation,
+    "residual": residuals,
 }
 """The laws that compare runs, asked of a copy with shaken weights."""
-FRESH = {"residual": residuals, "dropout": dropped, "first loss": first_loss, "gradients": gradients}
+FRESH = {"dropout": dropped, "first loss": first_loss, "gradients": gradients}
 """Those asked of the model as it was made."""
 
 

@@ -1,62 +1,44 @@
-"""Markup whose texts are translated and whose tags stay: what stands between tags is a text, but not in scripts and styles.
-
-Whatever is no text stays as it was, to the byte (text/markup.py).
+"""Markup whose texts are translated and whose tags stay: each sentence goes to the model whole, and the tags inside it around the
+words that translate theirs (tasks/markup.py). Whatever is no text stays as it was, to the byte (text/markup.py).
 """
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import Any
 
-from glassformer.serve.api_errors import bad_request
-from glassformer.text.markup import MARKUP
-
-
-def unescaped(text: str) -> str:
-    """The text with its entities as characters. Python reads no number of thousands of digits, and no character has one."""
-    try:
-        return html.unescape(text)
-    except ValueError:
-        raise bad_request(
-            "q: the markup names a character by a number of thousands of digits, which no character has", "q"
-        ) from None
+from glassformer.serve.translation import TranslationJob, TranslationOptions
+from glassformer.tasks import Answer, TextModel
+from glassformer.tasks.markup import as_html, carried_over
+from glassformer.text.markup import Segment, html_segments
 
 
-class HtmlTexts:
-    """Several pieces of markup as one list of texts.
+class HtmlJob(TranslationJob):
+    """Pieces of markup, translated."""
 
-    >>> page = HtmlTexts(["<b>one</b> &amp; two"])
-    >>> page.texts
-    ['one', '& two']
-    >>> page.filled(["eins", "< zwei"])
-    ['<b>eins</b> &lt; zwei']
-    """
+    def __init__(self, pages: Sequence[str], options: TranslationOptions) -> None:
+        self.pages = [html_segments(page) for page in pages]
+        segments = [part for parts in self.pages for part in parts if isinstance(part, Segment)]
+        aligned = any(segment.nodes for segment in segments)
+        super().__init__([segment.text for segment in segments], replace(options, align=aligned))
 
-    def __init__(self, pages: Sequence[str]) -> None:
-        self.texts: list[str] = []
-        self.pages: list[list[str | int]] = []  # of each: what stays, and the numbers of its texts
-        for page in pages:
-            pieces: list[str | int] = []
-            start = 0
-            for markup in [*MARKUP.finditer(page), None]:
-                between = page[start : markup.start() if markup else len(page)]
-                if text := between.strip():
-                    before, _, after = between.partition(text)
-                    pieces += [before, len(self.texts), after]
-                    self.texts.append(unescaped(text))
-                else:
-                    pieces.append(between)
-                if markup is not None:
-                    pieces.append(markup[0])
-                    start = markup.end()
-            self.pages.append(pieces)
+    def result(self, model: TextModel) -> Generator[None, None, Any]:
+        """Each piece of markup in the other language."""
+        answers: list[list[Answer]] = yield from super().result(model)
+        found, filled = iter(answers), []
+        for parts in self.pages:
+            page = ""
+            for part in parts:
+                page += carried_over(part, next(found)[0], as_html) if isinstance(part, Segment) else part
+                yield
+            filled.append(page)
+        return filled
 
-    def by_page(self, words: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The words of each text, put together for each piece of markup; each word once."""
-        texts_of = [[piece for piece in pieces if isinstance(piece, int)] for pieces in self.pages]
-        return [list(dict.fromkeys(word for text in texts for word in words[text])) for texts in texts_of]
-
-    def filled(self, translations: Sequence[str]) -> list[str]:
-        """The markup with other texts."""
-        escaped = [html.escape(text, quote=False) for text in translations]
-        return ["".join(escaped[p] if isinstance(p, int) else p for p in pieces) for pieces in self.pages]
+    def unknown_by_page(self) -> list[list[str]]:
+        """Of each piece of markup the words and characters that are not in the vocabulary, each once."""
+        unknown = iter(self.unknown)
+        words = [
+            [word for part in parts if isinstance(part, Segment) for word in next(unknown)] for parts in self.pages
+        ]
+        return [list(dict.fromkeys(own)) for own in words]

@@ -22,7 +22,7 @@ from starlette.responses import Response
 from glassformer.serve.answers import answer_fields, unknown_of
 from glassformer.serve.api_errors import APIError, bad_request
 from glassformer.serve.fields import DocumentedRoute, check_at_most, from_json, read_as
-from glassformer.serve.html_text import HtmlTexts
+from glassformer.serve.html_text import HtmlJob
 from glassformer.serve.languages import name_of
 from glassformer.serve.learner import Learner
 from glassformer.serve.models import ServedRun
@@ -131,28 +131,22 @@ class Libre:
                 )
             job = TranslationJob(texts, options, streams=True)
             return EventStream(self.events(run, job, fields), job)
-        page = HtmlTexts(texts) if fields.format == "html" else None
-        job = TranslationJob(texts if page is None else page.texts, options)
+        html = fields.format == "html"
+        job = HtmlJob(texts, options) if html else TranslationJob(texts, options)
         check_rows(len(job.texts), self.service.limits.rows)
-        answers_of_texts = await self.service.ask(run, job)
-        best = [answers[0].text for answers in answers_of_texts]
-        best = best if page is None else page.filled(best)
+        found = await self.service.ask(run, job)
+        best = found if html else [answers[0].text for answers in found]
         out: dict[str, Any] = {"translatedText": best if many else best[0]}
         if fields.source == "auto":
             detected = {"confidence": confidence, "language": source}
             out["detectedLanguage"] = [detected] * len(texts) if many else detected
-        if fields.alternatives > 0:
-            others = [[answer.text for answer in answers[1:]] for answers in answers_of_texts]
-            if page is not None:
-                others = [[] for _ in texts]  # markup has one translation
+        if fields.alternatives > 0:  # markup has one translation
+            others = [[] if html else [answer.text for answer in answers[1:]] for answers in found]
             out["alternatives"] = others if many else others[0]
-        lost = job.unknown if page is None else page.by_page(job.unknown)
-        out |= unknown_of(lost, each=many)
-        if page is None:
-            out |= answer_fields(
-                answers_of_texts, many, scores=fields.scores, alignment=fields.alignment, trace=fields.trace
-            )
-        return as_json(out)
+        if isinstance(job, HtmlJob):
+            return as_json(out | unknown_of(job.unknown_by_page(), each=many))
+        asked = {"scores": fields.scores, "alignment": fields.alignment, "trace": fields.trace}
+        return as_json(out | unknown_of(job.unknown, each=many) | answer_fields(found, many, **asked))
 
     async def events(self, run: ServedRun, job: TranslationJob, fields: TranslateFields) -> AsyncIterator[bytes]:
         """A translation as it is written: {"delta": text}, and last what /translate would answer."""

@@ -118,13 +118,16 @@ def trimmed(text: str, start: int, end: int) -> Span:
 
 def free_runs(aligned: Aligned, within: Span, taken: Sequence[Span]) -> list[list[int]]:
     """The answer tokens in a stretch of the answer that nothing else has taken, in runs without a gap."""
-    runs: list[list[int]] = [[]]
-    for token, (a, b) in enumerate(aligned.target):
-        if a >= within[0] and b <= within[1] and a < b and not any(a < end and start < b for start, end in taken):
-            runs[-1].append(token)
-        elif runs[-1] and b > a:
-            runs.append([])
-    return [run for run in runs if run]
+    starts, ends = np.array(aligned.target, dtype=np.int64).reshape(-1, 2).T
+    covered = np.zeros(len(aligned.text) + 1, dtype=np.int64)
+    for start, end in taken:
+        covered[start + 1 : end + 1] = 1
+    covered = covered.cumsum()
+    seen = np.flatnonzero(starts < ends)  # a token without letters of its own is no gap
+    free = (starts >= within[0]) & (ends <= within[1]) & (covered[ends] == covered[starts])
+    places = np.flatnonzero(free[seen])
+    runs = np.split(seen[places], np.flatnonzero(np.diff(places) > 1) + 1)
+    return [run.tolist() for run in runs if len(run)]
 
 
 def place(node: Node, aligned: Aligned, around: Span, within: Span, taken: Sequence[Span]) -> Span:

@@ -32,7 +32,7 @@ INLINE = frozenset({
 EMPTY = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
 )
-DEEPEST = 50
+DEEPEST, MOST_TAGS = 50, 200  # of one segment: to place tags takes time in proportion to their number and that of words
 LITERAL = frozenset(["code", "kbd", "samp", "tt", "var"])  # what is in it is no language
 PROTECTED = re.compile(
     r"""
@@ -95,7 +95,7 @@ class SegmentParser:
     `DEEPEST` no tag is around anything: it stands where it is."""
 
     def __init__(self) -> None:
-        self.text = ""
+        self.text, self.tags = "", 0
         self.roots: list[Node] = []
         self.stack: list[tuple[str, Node]] = []
 
@@ -110,7 +110,11 @@ class SegmentParser:
 
     def add_tag(self, tag: str) -> None:
         """An inline tag. One that closes nothing, or closes another than the last, stands where it is."""
-        name, at = name_of(tag), len(self.text)
+        name = name_of(tag)
+        if name == "br":
+            self.add_text(" ")  # words on two lines are two
+        at = len(self.text)
+        self.tags += 1
         if tag.startswith("</") and self.stack and self.stack[-1][0] == name:
             node = self.stack.pop()[1]
             node.end, node.closing = at, tag
@@ -167,9 +171,8 @@ def html_segments(page: str, *, numbers: bool = False, entities: bool = True) ->
         if any(letter.isalpha() for letter in text):
             lead, tail = len(raw) - len(raw.lstrip()), len(raw.rstrip())
             parser.text = text.rstrip()
-            segment = parser.finish(numbers=numbers)
-            clip(segment.nodes, len(segment.text))
-            out.extend([raw[:lead], segment, raw[tail:]])
+            clip(parser.roots, len(parser.text))
+            out.extend([raw[:lead], parser.finish(numbers=numbers), raw[tail:]])
         else:
             out.append(raw)
         parser, pending = SegmentParser(), end
@@ -179,7 +182,7 @@ def html_segments(page: str, *, numbers: bool = False, entities: bool = True) ->
         parser.add_text(unescaped(text) if entities else text)
         if match is None:
             flush(len(page))
-        elif name_of(match[0]) in INLINE or match[0].startswith("<!--"):
+        elif parser.tags < MOST_TAGS and (name_of(match[0]) in INLINE or match[0].startswith("<!--")):
             parser.add_tag(match[0])
             start = match.end()
         else:

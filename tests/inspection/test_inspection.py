@@ -17,6 +17,7 @@ from glassformer.inspection import data as report_data
 from glassformer.inspection.activations import record_activations
 from glassformer.inspection.checkpoints import look_across
 from glassformer.inspection.inspection import Inspection, look_inside
+from glassformer.inspection.page.bundle import page_json
 from glassformer.tasks import TextModel
 from tests.inspection.families import FAMILIES, TEXT, logits_of, with_checkpoints
 from tests.talking import make_run
@@ -108,7 +109,7 @@ def test_queries_keys_and_values_give_the_weights(insides: dict[str, Inspection]
     """By the rule that the page states (scale, distance, mask, softmax), from the numbers that it gets: with grouped heads,
     a window, ALiBi, rotary. Caught: keys before the rotation, another head's keys, a slope of another head."""
     inside = insides[name]
-    data = json.loads(json.dumps(report_data.page_data(inside, "a run")))
+    data = json.loads(page_json(report_data.page_data(inside, "a run")))
     for kind, facts in data["attentions"].items():
         for layer, packed in zip(inside.activations.attentions[kind], facts["layers"]):
             q, k = layer.q, layer.k[layer.kv_head_of]

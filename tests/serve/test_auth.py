@@ -161,10 +161,8 @@ def test_what_cannot_be_read_is_no_error_of_ours(locked: Running) -> None:
         with socket.create_connection(("127.0.0.1", locked.port), timeout=10) as raw:
             raw.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n\r\n".encode())
             assert raw.recv(100).startswith(b"HTTP/1.1 4"), target
-    for entity in ("&#" + "1" * 4301 + ";", "&#" + "0" * 5000 + "65;"):
-        status, _, body = locked.ask("POST", "/translate", {**ASKED, "q": f"a {entity} b", "format": "html"}, key)
-        assert status == 400 and "thousands of digits" in body["error"]
-    for entity in ("&#x" + "1" * 5000 + ";", "&#1114112;", "&#0;", "&#xd800;", "&#65;", "&" + "a" * 5000 + ";"):
+    numbers = ("&#" + "1" * 4301, "&#" + "0" * 5000 + "65", "&#x" + "1" * 5000, "&#1114112", "&#0", "&#xd800", "&#65")
+    for entity in (*(f"{number};" for number in numbers), "&" + "a" * 5000 + ";"):
         assert locked.ask("POST", "/translate", {**ASKED, "q": f"a {entity} b", "format": "html"}, key)[0] == 200
     form = "".join(
         f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -112,10 +113,19 @@ def test_our_own_fields(server: Running, translator: Any) -> None:
 
 
 def test_markup_keeps_its_tags(server: Running, translator: Any) -> None:
-    page = '<p class="x">the cat</p><script>the("cat")</script> <br>a &lt;dog'
+    """A sentence goes to the model whole, whatever tags are in it. Caught: one that is cut at its tags."""
+    page = '<p class="x">the <b>cat</b> sat</p><script>the("cat")</script> <hr>a &lt;dog<p>42</p>'
     found = server.post("/translate", {"q": page, "source": "en", "target": "de", "format": "html"})["translatedText"]
-    cat, dog = (str(translator.translate(text)) for text in ("the cat", "a <dog"))
-    assert html.unescape(found) == f'<p class="x">{cat}</p><script>the("cat")</script> <br>{dog}'
+    cat, dog = (str(translator.translate(text)) for text in ("the cat sat", "a <dog"))
+    assert (
+        re.sub("</?b>", "", html.unescape(found))
+        == f'<p class="x">{cat}</p><script>the("cat")</script> <hr>{dog}<p>42</p>'
+    )
+    assert found.count("<b>") == found.count("</b>") == 1 and found.index("<b>") < found.index("</b>") < found.index(
+        "</p>"
+    )
+    many = server.post("/translate", {"q": [page, "<i></i>", ""], "source": "en", "target": "de", "format": "html"})
+    assert many["translatedText"] == [found, "<i></i>", ""]
 
 
 def test_a_stream_says_what_the_answer_says(server: Running, translator: Any) -> None:

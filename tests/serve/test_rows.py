@@ -51,7 +51,7 @@ def test_rows_are_bounded_after_cutting(server: Running, way: str) -> None:
     def ask(count: int) -> tuple[int, Any]:
         if way == "file":
             return server.ask("POST", "/translate_file", file_of(count), MULTIPART)[::2]
-        text = {"html": "<b>a</b>" * count, "lines": "a\n" * count, "sentences": "The cat sat on it. " * count}[way]
+        text = {"html": "<p>a</p>" * count, "lines": "a\n" * count, "sentences": "The cat sat on it. " * count}[way]
         return server.ask("POST", "/translate", {**ASKED, "q": text, "format": "html" if way == "html" else "text"})[
             ::2
         ]

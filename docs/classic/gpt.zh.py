@@ -28,6 +28,15 @@ def as_ids(ids: Any) -> Tensor:
     return ids.long().view(-1, ids.size(-1))
 
 
+def named_ids(ids: Any, theirs: dict[str, Any], *needed: Any) -> Any:
+    """词元编号：放在第一个，或用各教程给它的任一个名字：word_idx、idx、input。"""
+    if ids is None and len(theirs) == 1:
+        ids = next((theirs.pop(name) for name in ("word_idx", "idx", "input") if name in theirs), None)
+    if ids is None or theirs or None in needed:
+        raise TypeError("use gpt(word_idx, targets), and gpt.generate(idx, max_new_tokens, temperature, top_k, eos)")
+    return ids
+
+
 def gelu(x: Tensor) -> Tensor:
     """0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))：x 大时约等于 x，小时约等于 0，中间平滑过渡。"""
     return F.gelu(x, approximate="tanh")
@@ -178,12 +187,12 @@ class GPT(nn.Module):
         """参数的个数，共享的表只算一次。"""
         return sum(p.numel() for p in self.parameters())
 
-    def forward(self, word_idx: Any, targets: Any = None) -> tuple[Tensor, Tensor | list[Tensor]]:
+    def forward(self, word_idx: Any = None, targets: Any = None, **theirs: Any) -> tuple[Tensor, Tensor | list[Tensor]]:
         """(B, T) -> logits (B, T, V) 和平均损失；没有 targets 时，则是各层的注意力权重 (B, H, T, T)。
 
         `targets` 是 `word_idx` 往后错一位。长短不一的行在右边用任意编号填充：那是每个真实词元的未来，
         谁也看不见。小于 0 的目标（如 -1 或 -100）不学。"""
-        word_idx = as_ids(word_idx)
+        word_idx = as_ids(named_ids(word_idx, theirs))
         if word_idx.size(1) > self.max_seq_len:
             raise ValueError(f"{word_idx.size(1)} tokens are more than the {self.max_seq_len} positions of this model")
         x = self.word_token_embedding(word_idx)
@@ -210,17 +219,18 @@ class GPT(nn.Module):
     @torch.no_grad()
     def generate(
         self,
-        idx: Any,
-        max_new_tokens: int,
+        idx: Any = None,
+        max_new_tokens: Any = None,
         temperature: float | int = 1.0,
         top_k: int | None = None,
         eos: int | None = None,
+        **theirs: Any,
     ) -> Any:
         """idx (B, T) 以及它后面的内容；给了 `eos`，一行到那里结束，之后都是 eos。调用前先 .eval()。
 
-        温度为 0 取最可能的编号。进来是 NumPy 数组，出去也是。行始终是行：课程里只有一段文本、没有 B 的地方，
-        取 [0]：`[int(i) for i in gpt.generate(idx, n)[0]]`。"""
-        text = as_ids(idx)
+        温度为 0 取最可能的编号。进来是 NumPy 数组，出去也是；一段文本不带 B 进来，出去也不带：
+        `[int(i) for i in gpt.generate(idx, n)]`；进来是 (1, T) 的，取 [0]。"""
+        text = as_ids(idx := named_ids(idx, theirs, max_new_tokens))
         ended = torch.zeros_like(text[:, :1], dtype=torch.bool)
         for _ in range(max_new_tokens):
             # RIGHT: 只读最后 max_seq_len 个词元；再长的文本就没有位置可用了。
@@ -232,6 +242,7 @@ class GPT(nn.Module):
             text = torch.cat((text, new), dim=1)
             if ended.all():
                 break
+        text = text if torch.as_tensor(idx).dim() > 1 else text[0]
         return text if isinstance(idx, Tensor | list) else text.numpy()
 
 

@@ -28,6 +28,15 @@ def as_ids(ids: Any) -> Tensor:
     return ids.long().view(-1, ids.size(-1))
 
 
+def named_ids(ids: Any, theirs: dict[str, Any], *needed: Any) -> Any:
+    """Token ids, given first or by any of the names that texts have for them: word_idx, idx, input."""
+    if ids is None and len(theirs) == 1:
+        ids = next((theirs.pop(name) for name in ("word_idx", "idx", "input") if name in theirs), None)
+    if ids is None or theirs or None in needed:
+        raise TypeError("use gpt(word_idx, targets), and gpt.generate(idx, max_new_tokens, temperature, top_k, eos)")
+    return ids
+
+
 def gelu(x: Tensor) -> Tensor:
     """0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³))): about x for large x, about 0 for small ones, smooth between."""
     return F.gelu(x, approximate="tanh")
@@ -178,12 +187,12 @@ class GPT(nn.Module):
         """The number of parameters, the tied table once."""
         return sum(p.numel() for p in self.parameters())
 
-    def forward(self, word_idx: Any, targets: Any = None) -> tuple[Tensor, Tensor | list[Tensor]]:
+    def forward(self, word_idx: Any = None, targets: Any = None, **theirs: Any) -> tuple[Tensor, Tensor | list[Tensor]]:
         """(B, T) -> logits (B, T, V) and the mean loss; without targets, and the attention weights: (B, H, T, T) a layer.
 
         `targets` is `word_idx` one place on. Rows of unequal length are padded on the right with any id: that is the
         future of every real token, so none sees it. A target below 0 (such as -1 or -100) is not learned."""
-        word_idx = as_ids(word_idx)
+        word_idx = as_ids(named_ids(word_idx, theirs))
         if word_idx.size(1) > self.max_seq_len:
             raise ValueError(f"{word_idx.size(1)} tokens are more than the {self.max_seq_len} positions of this model")
         x = self.word_token_embedding(word_idx)
@@ -210,17 +219,18 @@ class GPT(nn.Module):
     @torch.no_grad()
     def generate(
         self,
-        idx: Any,
-        max_new_tokens: int,
+        idx: Any = None,
+        max_new_tokens: Any = None,
         temperature: float | int = 1.0,
         top_k: int | None = None,
         eos: int | None = None,
+        **theirs: Any,
     ) -> Any:
         """idx (B, T) and what follows it; with `eos`, a row ends there and holds eos from then on. Call .eval() before.
 
-        Temperature 0 takes the likeliest id. What comes as a NumPy array goes back as one. Rows stay rows: where the course
-        has one text without its B, take [0]: `[int(i) for i in gpt.generate(idx, n)[0]]`."""
-        text = as_ids(idx)
+        Temperature 0 takes the likeliest id. What comes as a NumPy array goes back as one, and a text without its B goes back
+        without it: `[int(i) for i in gpt.generate(idx, n)]`; where it came as (1, T), take [0]."""
+        text = as_ids(idx := named_ids(idx, theirs, max_new_tokens))
         ended = torch.zeros_like(text[:, :1], dtype=torch.bool)
         for _ in range(max_new_tokens):
             # RIGHT: only the last max_seq_len tokens are read; a longer text has no positions left.
@@ -232,6 +242,7 @@ class GPT(nn.Module):
             text = torch.cat((text, new), dim=1)
             if ended.all():
                 break
+        text = text if torch.as_tensor(idx).dim() > 1 else text[0]
         return text if isinstance(idx, Tensor | list) else text.numpy()
 
 

@@ -139,21 +139,28 @@ class GPT(CausalModel):
 
     @torch.no_grad()
     def generate(
-        self, tokens: Int[Tensor, "B T"], new: int, *, temperature: float = 1.0, top_k: int | None = None
-    ) -> Int[Tensor, "B all"]:
-        """The prompt and `new` tokens sampled after it: the plainest loop that uses the cache. `decode` has beams, filters and
-        more. (B, T) -> (B, T + new)"""
-        cache = self.start(tokens.size(0), tokens.size(1) + new)
+        self,
+        idx: Int[Tensor, "*B T"] | None = None,
+        max_new_tokens: int | None = None,
+        temperature: float | int = 1.0,
+        top_k: int | None = None,
+        **theirs: Any,
+    ) -> Int[Tensor, "*B all"]:
+        """The prompt and `max_new_tokens` sampled after it: the plainest loop that uses the cache. `decode` has beams, filters
+        and more. (B, T) -> (B, T + max_new_tokens); one text may come without its B, and goes back without it."""
+        if idx is None or max_new_tokens is None or theirs:
+            raise TypeError("use generate(idx, max_new_tokens, temperature, top_k), with the ids of the prompt for idx")
+        tokens = idx.view(-1, idx.size(-1))
+        cache = self.start(tokens.size(0), tokens.size(1) + max_new_tokens)
         logits = self.step(tokens, cache)[:, -1]
-        for _unused in range(new):
+        for _unused in range(max_new_tokens):
             if temperature == 0:
                 chosen = logits.argmax(-1, keepdim=True)
             else:
-                logits = logits / temperature
-                if top_k is not None:
-                    smallest = logits.topk(min(top_k, logits.size(-1))).values[:, -1:]
-                    logits = logits.masked_fill(logits < smallest, -torch.inf)
-                chosen = torch.multinomial(logits.softmax(-1), 1)
+                best, ids = (logits / temperature).topk(
+                    min(top_k or logits.size(-1), logits.size(-1))
+                )  # k, ties or not
+                chosen = ids.gather(-1, torch.multinomial(best.softmax(-1), 1))
             tokens = torch.cat([tokens, chosen], dim=1)
             logits = self.step(chosen, cache)[:, -1] if tokens.size(1) < cache.capacity + 1 else logits
-        return tokens
+        return tokens.view(*idx.shape[:-1], -1)

@@ -226,11 +226,37 @@ def test_generation_at_temperature_zero_and_in_numpy() -> None:
     first = course.generate(src, 20, temperature=0)
     assert first.shape == (2, 25)
     assert isinstance(course.generate(src.numpy(), 3), np.ndarray)
-    assert course.generate([1, 2, 3], 2, temperature=1.0, top_k=5).shape == (1, 5)
+    assert course.generate([[1, 2, 3]], 2, temperature=1.0, top_k=5).shape == (1, 5)
     logits, loss = course(src.numpy(), src.numpy())
     assert logits.shape == (2, 5, 10) and loss.dim() == 0
     with pytest.raises(TypeError, match="whole numbers of shape"):
         course(torch.zeros(2, 5, 1, dtype=torch.long))
+
+
+def test_the_courses_text_is_named_as_any_text_names_it_and_keeps_its_shape() -> None:
+    """`[int(i) for i in gpt.generate(idx, n)]`, `generate(input=...)`, in classic and at top level. Broken variants: one text
+    given back with a B that it did not have; a keyword that Python refuses without saying what would be right; ties above k."""
+    idx, settings = torch.randint(0, 10, (5,)), {"n_layer": 1, "n_head": 2, "n_embd": 16}
+    course, ours = GPT(10, 12, 1, 16, 2, 32).eval(), glassformer.GPT(vocab_size=10, block_size=12, **settings).eval()
+    for model in (course, ours):
+        rows = model.generate(idx[None], 4, 0)
+        assert rows.shape == (1, 9)
+        assert [int(i) for i in model.generate(idx, 4, temperature=0)] == rows[0].tolist()
+        assert torch.equal(model.generate(idx=idx, max_new_tokens=4, temperature=0, top_k=3), rows[0])
+        for wrong in ({"max_new_tokens": 4}, {"idx": idx}, {"idx": idx, "max_new_tokens": 4, "stop": 1}):
+            with pytest.raises(TypeError, match=r"use .*generate\(idx, max_new_tokens"):
+                model.generate(**wrong)
+        for p in model.parameters():
+            nn.init.zeros_(p)  # every logit alike: one of them is the likeliest, and no other may be drawn
+        assert len({int(i) for i in model.generate(idx, 7, top_k=1)[5:]}) == 1
+    assert torch.equal(course.generate(input=idx, max_new_tokens=4, temperature=0), course.generate(idx, 4, 0))
+    for name in ("word_idx", "idx", "input"):
+        assert torch.equal(course(**{name: idx})[0], course(idx)[0])
+    for call in (course, lambda: course(idx, words=idx), lambda: course(words=idx)):
+        with pytest.raises(TypeError, match=r"use gpt\(word_idx, targets\)"):
+            call()
+    with pytest.raises(TypeError, match=r"use generate\(idx, max_new_tokens"):
+        ours.generate(input=idx, max_new_tokens=4)
 
 
 def test_names_and_attributes_of_the_course() -> None:

@@ -244,19 +244,20 @@ def norm_reach(found: Mapping[str, np.ndarray]) -> Any:
     """What each norm averages over for one number of its output: blue; padding is never blue."""
     from matplotlib.colors import ListedColormap
 
-    fig, axes = figure(8.6, 3.6, ncols=2)
+    fig, axes = figure(9.6, 3.8, ncols=len(found))
     for axis, (name, reach) in zip(axes, found.items(), strict=True):
         sentences, tokens, features = reach.shape
         axis.imshow(reach.reshape(-1, features), cmap=ListedColormap(["#eeeeee", COLOURS[0]]), vmin=0, vmax=1)
         axis.plot([2], [1], "o", color=COLOURS[1], markersize=7)
         axis.axhline(tokens - 0.5, color="black", linewidth=1.5)
         axis.grid(False)
-        axis.set_title(f"{name}: what the marked number depends on", fontsize=9)
+        axis.set_title(name, fontsize=9)
         axis.set_xlabel("feature")
         labels = [f"sentence {b}, token {t}" for b in range(sentences) for t in range(tokens)]
         labels[-1] = "sentence 1, padding"
         axis.set_yticks(range(len(labels)), labels if axis is axes[0] else [""] * len(labels), fontsize=8)
         axis.set_xticks(range(features))
+    heading(fig, "what the marked number depends on (blue)")
     return fig
 
 

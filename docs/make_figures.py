@@ -17,6 +17,7 @@ from typing import Any
 import figure_plots
 import numpy as np
 import torch
+import torch.nn.functional as F
 from figure_words import chinese, reword
 from torch import Tensor
 
@@ -172,13 +173,20 @@ def turns(length: int = 9, width: int = 8) -> np.ndarray:
 
 def norm_reach() -> dict[str, np.ndarray]:
     """Which numbers of a batch one output of a norm depends on, by its own gradient: two sentences of four tokens (the last
-    token of the second is padding) and six features; the output is that of sentence 0, token 1, feature 2."""
+    token of the second is padding) and six features; the output is that of sentence 0, token 1, feature 2. The four norms of
+    figure 2 of Wu and He (2018), "Group Normalization"; torch's own have the features before the tokens."""
     real = torch.ones(2, 4, dtype=torch.bool)
     real[1, 3] = False
+    norms: dict[str, Callable[[Tensor], Tensor]] = {
+        "batch norm": lambda x: BatchNorm(6).double()(x, real),
+        "layer norm": lambda x: LayerNorm(6).double()(x, real),
+        "instance norm": lambda x: F.instance_norm(x.mT).mT,
+        "group norm, 2 groups": lambda x: F.group_norm(x.mT, 2).mT,
+    }
     found = {}
-    for name, norm in (("layer norm", LayerNorm(6)), ("batch norm", BatchNorm(6))):
+    for name, norm in norms.items():
         x = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
-        (slope,) = torch.autograd.grad(norm.double()(x, real)[0, 1, 2], x)
+        (slope,) = torch.autograd.grad(norm(x)[0, 1, 2], x)
         found[name] = (slope.abs() > 1e-12).numpy()
     return found
 

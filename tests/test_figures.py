@@ -175,15 +175,21 @@ def test_the_dictionary_the_words_and_the_turns() -> None:
 
 
 def test_what_norms_average_over_and_what_residual_lines_carry() -> None:
-    """One token's features, or one feature's real tokens. Broken variants: batch norm that counts padding; layer norm over
-    the sentence."""
+    """One token's features, one feature's real tokens, those of one sentence, or half the features of one sentence. Broken
+    variants: batch norm that counts padding; layer norm over the sentence; tokens taken for features."""
     found = figures.norm_reach()
-    layer, batch = np.zeros((2, 4, 6), bool), np.zeros((2, 4, 6), bool)
-    layer[0, 1, :] = True
-    batch[:, :, 2] = True
-    batch[1, 3, 2] = False
-    np.testing.assert_array_equal(found["layer norm"], layer)
-    np.testing.assert_array_equal(found["batch norm"], batch)
+    real = np.ones((2, 4, 6), bool)
+    real[1, 3] = False
+    sentence, token, feature = np.ogrid[:2, :4, :6]
+    expected = {
+        "batch norm": feature == 2,
+        "layer norm": (sentence == 0) & (token == 1),
+        "instance norm": (sentence == 0) & (feature == 2),
+        "group norm, 2 groups": (sentence == 0) & (feature < 3),
+    }
+    assert list(found) == list(expected)
+    for name, reached in expected.items():
+        np.testing.assert_array_equal(found[name], real & reached, err_msg=name)
     slopes = figures.gradient_by_depth(12, 16)
     assert slopes["with"][0] > slopes["with"][-1] / 2
     assert slopes["without"][0] < slopes["without"][-1] / 10

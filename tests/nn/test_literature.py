@@ -236,8 +236,8 @@ def test_wavelengths_form_a_geometric_series() -> None:
 
 
 def test_ids_become_vectors() -> None:
-    """The ids [[0, 1, 2]] of a five-wide table give a tensor of shape (1, 3, 5), its rows in order."""
-    table = Embedding(10, 5)
+    """The ids [[0, 1, 2]] of a table of four words, five wide, give a tensor of shape (1, 3, 5), its rows in order."""
+    table = Embedding(4, 5)
     vectors = table(torch.tensor([[0, 1, 2]]))
     assert vectors.shape == (1, 3, 5)
     assert torch.equal(vectors[0], table.weight[:3])
@@ -255,6 +255,18 @@ def test_layer_norm_looks_at_the_features_of_one_token() -> None:
     assert digits(alone[0], 4) == [[-1.3416, -0.4472, 0.4472, 1.3416]]
     theirs = nn.functional.layer_norm(token, (4,), norm.weight, None, 0.0)
     torch.testing.assert_close(alone[0, 0], theirs, rtol=0, atol=1e-14)
+
+
+def test_layer_norm_takes_back_what_multiplies_before_it() -> None:
+    """LN(ax + b) = LN(x), and weights twice as large before it get a gradient half as large. Broken variants: no centring; a
+    variance that is not divided by."""
+    norm, x = LayerNorm(6, eps=0.0).double(), torch.randn(3, 4, 6, dtype=torch.float64)
+    torch.testing.assert_close(norm(3 * x + 2), norm(x))
+    weight, wanted = torch.randn(6, 6, dtype=torch.float64, requires_grad=True), torch.randn_like(x)
+    (once,) = torch.autograd.grad((norm(x @ weight) * wanted).sum(), weight)
+    double = (2 * weight).detach().requires_grad_()
+    (twice,) = torch.autograd.grad((norm(x @ double) * wanted).sum(), double)
+    torch.testing.assert_close(twice, once / 2)
 
 
 def test_gelu_in_its_tanh_form() -> None:

@@ -72,7 +72,8 @@ def fault_of(command: str) -> str | None:
     for word in words:
         if word.startswith("--") and word.split("=")[0] not in options:
             return f"{verb.name} has no option {word}"
-    plain = [word for word in words if not word.startswith("-")]
+    valued = {name for p in verb.params if not getattr(p, "is_flag", False) for name in p.opts}
+    plain = [w for before, w in zip(["", *words], words) if not w.startswith("-") and before not in valued]
     if verb.name == "study" and plain:
         return next((f"there is no study {w}" for w in plain if w not in hooks().study_names()), None)
     if verb.name in ("train", "plan", "ablate") and plain:
@@ -101,7 +102,7 @@ def test_a_fault_is_found() -> None:
     """The checker itself. Broken variant: one that takes every command for right."""
     assert fault_of("glassformer train dates train.steps=200") is None
     assert "option" in str(fault_of("glassformer translate runs/dates --alternatives 3"))
-    assert "study" in str(fault_of("glassformer study scalling"))
+    assert "study" in str(fault_of("glassformer study scalling --device cuda"))
     assert "recipe" in str(fault_of("glassformer train date"))
     assert "verb" in str(fault_of("glassformer trian dates"))
     with pytest.raises(Exception, match="scale_attention"):
@@ -281,7 +282,8 @@ def test_verdicts_are_shown_where_there_are_some(tmp_path: Path, monkeypatch: py
     tool, line = hooks(), "[measured: scaling](../how-to/studies.md)"
     monkeypatch.setattr(tool, "VERDICTS_FILE", tmp_path / "measured.json")
     assert "Not measured yet" in tool.show_measured(line, "en", False, "../")
-    (tmp_path / "measured.json").write_text('{"scaling": {"verdict": "holds", "date": "2026-11-16", "machine": "M"}}')
+    found = {"scaling": {"verdict": {"en": "holds", "zh": "成立"}, "date": "2026-11-16", "machine": "M"}}
+    (tmp_path / "measured.json").write_text(json.dumps(found), encoding="utf-8")
     assert "**holds** (M, 2026-11-16)" in tool.show_measured(line, "en", False, "../")
     assert "**成立**" in tool.show_measured(line, "zh", True, "../") and "claims.md#scaling" in tool.show_measured(
         line, "en", True, "../"

@@ -19,6 +19,7 @@ def main(steps: int = 200) -> str:
     torch.manual_seed(1)
     letters = sorted(set(TEXT))
     ids = torch.tensor([letters.index(c) for c in TEXT])
+    # there (SelfAttention): torch.sqrt(embed_dim // num_head), a TypeError
     gpt = GPT(len(letters), 24, num_layer=2, embed_dim=48, num_head=4, feedforward_dim=192, no_res=False, no_pos=False)
     optimizer = torch.optim.AdamW(gpt.configure_optimizers(weight_decay=0.1), lr=3e-3)
     for _ in range(steps):
@@ -31,7 +32,7 @@ def main(steps: int = 200) -> str:
     print(
         f"last loss {loss.item():.3f}; {len(attention_weights)} layers of weights {tuple(attention_weights[0].shape)}"
     )
-    written = "".join(letters[int(i)] for i in gpt.generate(ids[None, :7], 40, temperature=0)[0])
+    written = "".join(letters[int(i)] for i in gpt.generate(ids[:7], 40, temperature=0))  # longer than max_seq_len
     print(written)
     return written
 

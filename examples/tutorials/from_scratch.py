@@ -1,6 +1,5 @@
-"""The main of "从零搭建 Transformer" (hand-craft-llm) with its chapter 4, 舍弃 Encoder:
-the task of the encoder-decoder, by a decoder
-alone that reads source, separator and target as one text, and is taught the target alone.
+"""The main of "从零搭建 Transformer" (hand-craft-llm) with its section 4.1, 舍弃 Encoder: the task of the encoder-decoder, by a
+decoder alone that reads source, separator and target as one text, and is taught the target alone.
 
 Mended: it stops at EOS; the source is no target (its labels are -1).
 
@@ -37,6 +36,7 @@ def main(steps: int = 400) -> float:
         loss.backward()
         optimizer.step()
     text, targets = batch(50)
+    # there (3.3): generate writes max_new_tokens, whatever was said
     written = gpt.eval().generate(text[:, : LENGTH + 1], LENGTH + 1, temperature=0, eos=EOS)
     right = (written[:, LENGTH + 1 :] == targets[:, LENGTH:]).all(1).float().mean().item()
     print(f"last loss {loss.item():.3f}; {right:.0%} of 50 written backwards; such as {written[0].tolist()}")

@@ -35,6 +35,7 @@ def main() -> tuple[int, ...]:
     model = Transformer(Args(vocab_size=len(words))).eval()
     src = torch.tensor([[words.index(c) for c in source]])
     answer = [words.index(c) for c in target]
+    # there (完整的 Transformer): model(idx), one text for encoder and decoder
     logits, loss = model(src, torch.tensor([[0, *answer]]), torch.tensor([[*answer, 1]]))
     following, nothing = model(src, torch.tensor([[0, *answer]]), targets=None)
     print(f"{len(source)} characters in, logits {tuple(logits.shape)}, loss {loss.item():.2f}")

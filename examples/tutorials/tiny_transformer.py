@@ -23,7 +23,7 @@ def main(steps: int = 250) -> float:
     optimizer = model.configure_optimizers(0.1, 2e-3, (0.9, 0.98), "cpu")
     for step in range(steps):
         src, tgt, targets, src_lengths, tgt_lengths = reversal_batch(torch.randint(2, 12, (32, 5)).tolist(), config)
-        logits, loss = model(src, tgt, targets, src_lengths, tgt_lengths)
+        logits, loss = model(src, tgt, targets, src_lengths, tgt_lengths)  # there (3.3): model(idx, targets)
         if step == 0:
             print(
                 f"logits {tuple(logits.shape)}; first loss {loss.item():.2f}, ln V = {math.log(config.vocab_size):.2f}"
@@ -31,7 +31,7 @@ def main(steps: int = 250) -> float:
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-    src = torch.tensor([[2, 3, 4, 5, 6]])
+    src = torch.tensor([[2, 3, 4, 5, 6]])  # there (3.3): generate(idx, ...), whose output goes into the encoder as well
     print(f"last loss {loss.item():.3f};", src.tolist()[0], "->", model.eval().generate(src, 6, top_k=1)[0].tolist())
     return loss.item()
 

@@ -18,7 +18,7 @@ def main() -> int:
     model = Transformer(Config(vocab_size=20, n_layer=2, n_head=4, n_embd=32)).eval()
     src, tgt = torch.randint(2, 20, (1, 7)), torch.cat([torch.zeros(1, 1), torch.randint(2, 20, (1, 4))], 1).long()
     x = model.wpe(model.wte(src) * 32**0.5)
-    enc_out = model.encoder(x)
+    enc_out = model.encoder(x)  # there (3.1): nn.Linear, and so for the decoder
     out = model.lm_head(model.decoder(model.wpe(model.wte(tgt) * 32**0.5), enc_out))
     print("source", tuple(x.shape), "encoded", tuple(enc_out.shape), "logits", tuple(out.shape))
     torch.testing.assert_close(out, model(src, tgt, tgt)[0])  # the parts are the whole

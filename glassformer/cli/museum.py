@@ -1,4 +1,4 @@
-"""`glassformer museum` and `glassformer diagnose`: the tutorials' mistakes, trained, and which of them a run looks like."""
+"""`glassformer museum` and `glassformer diagnose`: well-known mistakes, trained, and which of them a run looks like."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def museum(
     show_list: Annotated[bool, typer.Option("--list", help="Only name the mistakes.")] = False,
     out: Annotated[Path, typer.Option(help="Where runs, table and figure go.")] = Path("runs/museum"),
 ) -> None:
-    """Train a small model with each of the tutorials' mistakes beside the right one: curves, samples, what [bold]audit[/] finds
+    """Train a small model with each of the well-known mistakes beside the right one: curves, samples, what [bold]audit[/] finds
     in the model and [bold]diagnose[/] in the curve. About ten minutes on two cores; trials are kept, and a visit that was broken
     off goes on. One mistake in a run of your own: [bold]glassformer train dates --mistake softmax-twice[/].
     """
@@ -64,7 +64,7 @@ def museum(
 
 
 def diagnose(run: options.Run, as_json: options.JsonObject = False) -> None:
-    """Which of the tutorials' mistakes a run's own curve looks like, with the evidence: its first loss, its validation loss
+    """Which of the well-known mistakes a run's own curve looks like, with the evidence: its first loss, its validation loss
     beside that of a table, what it writes by itself beside what teacher forcing promises. The model itself is looked through
     by [bold]glassformer audit[/].
     """

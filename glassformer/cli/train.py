@@ -48,7 +48,7 @@ Overwrite = Annotated[
     ),
 ]
 PlantedMistake = Annotated[
-    str, typer.Option("--mistake", help="Plant a mistake of the tutorials; glassformer museum --list names them.")
+    str, typer.Option("--mistake", help="Plant a well-known mistake; glassformer museum --list names them.")
 ]
 NumberOfProcesses = Annotated[
     int, typer.Option("--nproc", min=1, max=1024, help="Train with so many processes, such as one for each GPU here.")

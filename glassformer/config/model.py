@@ -159,7 +159,7 @@ class ModelConfig:
     )
     mistake: MistakeName = setting(
         "none",
-        "a mistake of the tutorials, planted on purpose (`glassformer museum --list`); the run is marked with it",
+        "a well-known mistake, planted on purpose (`glassformer museum --list`); the run is marked with it",
     )
 
     def __post_init__(self) -> None:

@@ -59,7 +59,7 @@ def reply(run: Path, source: Path, out: Path, compute: bulk.Compute = in_this_pr
     decode = {name: value for name, value in (SMALL | options).items() if name != "as_json"}
     shown = translate.Shown(False, False, False, True, False)
     made = partial(
-        translate.make_job, run, "cpu", None, decode, translate.writing.make_constraints(None, None, "", None, None), shown,
+        translate.make_job, [run], "cpu", None, decode, translate.writing.make_constraints(None, None, "", None, None), shown,
         names_run=True,
     )  # fmt: skip
     try:
@@ -199,7 +199,7 @@ def test_weights_that_changed_meanwhile(run: Path, source: Path, tmp_path: Path)
         made = request.make_job
         assert isinstance(made, partial)
         yield from in_this_process(
-            replace(request, make_job=partial(made.func, other, *made.args[1:], **made.keywords)), chunks
+            replace(request, make_job=partial(made.func, [other], *made.args[1:], **made.keywords)), chunks
         )
 
     with pytest.raises(UserError, match="weights have changed since the command began"):
@@ -213,7 +213,7 @@ def lethal_job(run: Path) -> lines.TextJob:
     """A job that dies of one text."""
     shown = translate.Shown(True, False, False, False, False)
     constraints = translate.writing.make_constraints(None, None, "", None, None)
-    job = translate.make_job(run, "cpu", None, {"batch_size": 2}, constraints, shown, names_run=True)
+    job = translate.make_job([run], "cpu", None, {"batch_size": 2}, constraints, shown, names_run=True)
 
     def answer(texts: Sequence[str]) -> Any:
         if LETHAL in texts:

@@ -121,7 +121,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("train mine.toml train.compile=maybe", "train.compile must be true or false, not 'maybe'"),
     ("train mine.toml train.device=mps", "torch sees no GPU of Apple's here; use train.device=cpu"),
     ("train mine.toml train.metric=accuracy", "train.metric=accuracy is not measured for transformer on pairs"),
-    ("train mine.toml train.device=tpu", "train.device must be one of auto, cpu, cuda, not 'tpu'"),
+    ("train mine.toml train.device=tpu", "train.device must be one of auto, cpu, cuda, mps, not 'tpu'"),
     ("train mine.toml train.learning_rate=0", "train.learning_rate must be above 0"),
     ("train mine.toml train.threads=0", "train.threads must be at least 1, not 0"),
     ("train mine.toml train.threads=1000000", "train.threads must be at most 1,024"),

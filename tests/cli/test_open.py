@@ -46,7 +46,7 @@ def test_a_folder_of_runs_is_opened(tmp_path: Path) -> None:
     shutil.copytree(run, young, ignore=shutil.ignore_patterns("final", "checkpoints"))
     with opened(run.parent) as address:
         with urllib.request.urlopen(f"{address}/open", timeout=60) as page:
-            assert b"live.js" in page.read()
+            assert b"start.js" in page.read()
         with urllib.request.urlopen(f"{address}/open/numbers/examples", timeout=60) as answer:
             assert json.load(answer)["examples"]
         request = urllib.request.Request(f"{address}/open/runs", b"{}", {"Content-Type": "application/json"})

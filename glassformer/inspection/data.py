@@ -101,7 +101,9 @@ def attentions_data(inside: Inspection) -> tuple[dict[str, Any], bool, bool]:
         key=lambda place: place[1],
     )
     coarse, chosen = numbers_plan([inside.activations.attentions[kind][n] for kind, n in order])
-    kept = {order[place] for place in chosen}
+    # The page computes scores from queries and keys, and knows no bias that is learned.
+    plain = [config.positions != "relative" or kind == "cross" for kind, _ in order]
+    kept = {order[place] for place in chosen if plain[place]}
     found = {}
     for kind in kinds:
         queries, keys = inside.axes(kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -76,7 +76,8 @@ def make_batches(
     error, nor are examples that are all too long, and only the block size limits lengths."""
     check_task(config, family, head)
     if config.task == "text":
-        text, how = token_file(files, "text"), {"block_size": block_size, "budget": config.batch_tokens, "seed": seed}
+        text = token_file(files, "text")
+        how: dict[str, Any] = {"block_size": block_size, "budget": config.batch_tokens, "seed": seed}
         how |= {"mask_fraction": config.mask_fraction, "one_shape": layout == "packed", "workers": config.workers or 0}
         blocks = (
             SpanBatches(text, span_length=config.span_length, **how)
@@ -86,7 +87,7 @@ def make_batches(
                 task="next" if family == "gpt" else "masked",
                 respect_documents=config.respect_documents,
                 closed=config.close_texts and family == "bert",
-                **how,  # type: ignore[arg-type]
+                **how,
             )
         )
         if training:

@@ -258,7 +258,7 @@ class BaseModel(Tapped):
             case "alibi":
                 return self.slopes.bias
             case "relative":
-                return (self.decoder if causal else self.encoder).positions.bias  # type: ignore[union-attr, operator]
+                return (self.decoder if causal else self.encoder).positions.bias  # type: ignore[return-value, union-attr]
             case _:
                 return None
 

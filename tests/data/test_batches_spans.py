@@ -18,7 +18,7 @@ from glassformer.data.batches import make_batches
 from glassformer.data.encoding import open_files
 from glassformer.data.examples import IGNORE
 from glassformer.data.span_batches import SpanBatches
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, UserError
 from glassformer.text.tokenizer import BOS, EOS, MASK
 from tests.counts import count
 from tests.read_batches import numbered, one_epoch, unpack
@@ -144,6 +144,8 @@ def test_a_small_t5_learns_to_fill_gaps_and_is_fine_tuned(tmp_path: Path) -> Non
     table = -sum(n / total * math.log(n / total) for n in wanted.values())
     loss = glassformer.evaluate(tmp_path / "run", split="val")["loss"]
     assert loss < table / 2, (loss, table)
+    with pytest.raises(UserError, match="fill gaps"):
+        model.translate("one two")
     pairs = [(" ".join(names[i : i + 3]), " ".join(reversed(names[i : i + 3]))) for i in range(8)] * 4
     tuned = {
         "data": {"task": "pairs", "tokenizer": "word", "val_fraction": 0.3},

@@ -82,6 +82,7 @@ def layer_data(layer: AttentionLayer, with_numbers: bool, coarse: bool) -> dict[
         "head_ids": layer.head_ids,
         "kv_head_of": layer.kv_head_of,
         "slopes": layer.slopes,
+        "biases": None if layer.biases is None else few_digits(layer.biases),
         "weights": packed_weights(layer.weights),
     }
     if max(layer.weights.shape[-2:]) > FINE:
@@ -101,9 +102,7 @@ def attentions_data(inside: Inspection) -> tuple[dict[str, Any], bool, bool]:
         key=lambda place: place[1],
     )
     coarse, chosen = numbers_plan([inside.activations.attentions[kind][n] for kind, n in order])
-    # The page computes scores from queries and keys, and knows no bias that is learned.
-    plain = [config.positions != "relative" or kind == "cross" for kind, _ in order]
-    kept = {order[place] for place in chosen if plain[place]}
+    kept = {order[place] for place in chosen}
     found = {}
     for kind in kinds:
         queries, keys = inside.axes(kind)

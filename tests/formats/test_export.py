@@ -261,7 +261,7 @@ def test_a_learned_bias_of_distances_is_refused_by_every_target() -> None:
         config = ModelConfig(family=family, vocab_size=9, n_layer=1, n_head=2, n_embd=8, positions="relative")
         for unsupported in (ct2.unsupported, conversion.unsupported):
             assert "model.positions=relative" in str(unsupported(config))
-        with pytest.raises(UserError, match="model.positions is relative"):
+        with pytest.raises(UserError, match=r"model\.positions is relative"):
             dialect_for(config)
 
 

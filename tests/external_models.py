@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import sentencepiece
 import torch
 import transformers
@@ -166,6 +167,29 @@ def bart(folder: Path, kind: str = "Bart") -> tuple[Any, Any]:
     return saved(getattr(transformers, f"{kind}ForConditionalGeneration")(config), folder), tokenizer
 
 
+def t5(folder: Path, **more: Any) -> tuple[Any, Any]:
+    """T5's layout: its tokenizer with marks for gaps behind the words, tables that are larger than it, no biases."""
+    words = unigram(folder, ["<pad>", "</s>", "<unk>"], pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+    pieces = json.loads(words.backend_tokenizer.to_str())["model"]["vocab"]
+    tokenizer = transformers.T5Tokenizer(vocab=[tuple(piece) for piece in pieces], extra_ids=3)
+    tokenizer.save_pretrained(folder)
+    sizes = {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 4, "initializer_factor": 0.3}
+    config = transformers.T5Config(vocab_size=len(tokenizer) + 5, decoder_start_token_id=0, **sizes, **more)
+    return saved(transformers.T5ForConditionalGeneration(config), folder), tokenizer
+
+
+def flan_t5(folder: Path) -> tuple[Any, Any]:
+    """The files of T5 1.1 and Flan-T5: gated layers, and an output layer of its own, whose input is not scaled."""
+    _, tokenizer = t5(folder, feed_forward_proj="gated-gelu")
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    tensors["lm_head.weight"] = torch.randn(tensors["shared.weight"].shape)
+    safetensors.torch.save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    facts = json.loads((folder / "config.json").read_text())
+    facts.pop("scale_decoder_outputs", None)
+    (folder / "config.json").write_text(json.dumps(facts | {"tie_word_embeddings": False}))
+    return transformers.T5ForConditionalGeneration.from_pretrained(folder).eval(), tokenizer
+
+
 def m2m_100(folder: Path) -> tuple[Any, Any]:
     """M2M100's own layout: a SentencePiece model, a vocabulary in an order of its own, languages and made-up words behind it."""
     folder.mkdir()
@@ -254,6 +278,8 @@ SEQ2SEQ: dict[str, Callable[[Path], tuple[Any, Any]]] = {
     "mbart": lambda f: bart(f, "MBart"),
     "m2m_100": lambda f: bart(f, "M2M100"),
     "m2m_100, its own files": m2m_100,
+    "t5": t5,
+    "flan-t5": flan_t5,
 }
 LLAMA_31 = {"rope_type": "llama3", "rope_theta": 50.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA_31 |= {"original_max_position_embeddings": 40}

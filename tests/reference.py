@@ -7,9 +7,9 @@ rule will do, so none of the package's bookkeeping can be repeated here by mista
 
 Sources: attention, sinusoids, label smoothing, blocks: Vaswani et al. 2017 (label smoothing after Szegedy et al. 2016);
 layer norm: Ba et al. 2016; RMS norm: Zhang and Sennrich 2019; batch norm: Ioffe and Szegedy 2015; rotary: Su et al. 2021,
-in the half-split order; ALiBi: Press et al. 2022; gated units: Shazeer 2020; squared ReLU: So et al. 2021; GELU: Hendrycks
-and Gimpel 2016; grouped queries: Ainslie et al. 2023; query-key norm: Henry et al. 2020, with an RMS norm; BERT: Devlin et
-al. 2019; GPT-2: Radford et al. 2019.
+in the half-split order; ALiBi: Press et al. 2022; relative: Raffel et al. 2020; gated units: Shazeer 2020; squared ReLU: So
+et al. 2021; GELU: Hendrycks and Gimpel 2016; grouped queries: Ainslie et al. 2023; query-key norm: Henry et al. 2020, with an
+RMS norm; BERT: Devlin et al. 2019; GPT-2: Radford et al. 2019.
 """
 
 from __future__ import annotations
@@ -181,6 +181,20 @@ def alibi_slopes(n_head: int) -> list[float]:
     return powers(below) + powers(2 * below)[0::2][: n_head - below]
 
 
+def bucket(after: int, causal: bool, n_buckets: int = 32, max_distance: int = 128) -> int:
+    """T5's bucket of a key so many tokens after its query, in whole numbers: a bucket each below n/2, and from there the
+    k-th wide one begins where (distance / exact)^(n - exact) reaches (max_distance / exact)^k. Both ways, later keys have
+    the second half."""
+    if not causal:
+        return (n_buckets // 2 if after > 0 else 0) + bucket(-abs(after), True, n_buckets // 2, max_distance)
+    distance, exact = max(0, -after), n_buckets // 2
+    if distance < exact:
+        return distance
+    wide = n_buckets - exact
+    k = sum(distance**wide * exact**j >= max_distance**j * exact**wide for j in range(1, wide))
+    return exact + k
+
+
 # -------------------------------------------------------------------------------------------------------------- attention
 
 
@@ -225,6 +239,8 @@ def multi_head_attention(
     linear_factor: float = 1.0,
     scale_frequency: Callable[[float], float] = lambda f: f,
     alibi: bool = False,
+    relative: Array | None = None,
+    causal: bool = True,
     qk_norm_eps: float | None = None,
 ) -> Array:
     """Queries of x [T, C], keys and values of memory [S, C]; one head after the other, each with its slice of the weights.
@@ -259,6 +275,8 @@ def multi_head_attention(
         if alibi:
             distance = np.abs(np.arange(len(q))[:, None] - np.arange(len(k))[None, :])
             bias = -alibi_slopes(n_head)[h] * distance
+        if relative is not None:
+            bias = np.array([[relative[bucket(s - t, causal), h] for s in range(len(k))] for t in range(len(q))])
         outputs.append(attention(q, k, v, mask, bias, scaled))
     return linear(np.concatenate(outputs, axis=1), under(p, "out"))
 
@@ -276,7 +294,9 @@ def feed_forward(x: Array, p: Params, activation: str) -> Array:
     return linear(hidden, under(p, "down"))
 
 
-def block(x: Array, p: Params, config: Any, *, causal: bool, memory: Array | None = None) -> Array:
+def block(
+    x: Array, p: Params, config: Any, *, causal: bool, memory: Array | None = None, relative: Array | None = None
+) -> Array:
     """Self-attention, cross-attention where there is a memory, feed-forward; config is a ModelConfig, read for its words."""
 
     def self_attention(y: Array) -> Array:
@@ -292,6 +312,8 @@ def block(x: Array, p: Params, config: Any, *, causal: bool, memory: Array | Non
             linear_factor=config.rotary_factor if config.rotary_scaling == "linear" else 1.0,
             scale_frequency=frequency_scaling(config),
             alibi=config.positions == "alibi",
+            relative=relative,
+            causal=causal,
             qk_norm_eps=config.norm_eps if config.qk_norm else None,
         )
 
@@ -325,7 +347,8 @@ def block(x: Array, p: Params, config: Any, *, causal: bool, memory: Array | Non
 
 def stack(x: Array, p: Params, config: Any, n_layer: int, *, causal: bool, memory: Array | None = None) -> Array:
     for i in range(n_layer):
-        x = block(x, under(p, str(i)), config, causal=causal, memory=memory)
+        relative = p["positions.weight"] if config.positions == "relative" else None
+        x = block(x, under(p, str(i)), config, causal=causal, memory=memory, relative=relative)
     return norm(x, under(p, "norm"), config.norm, config.norm_eps) if config.final_norm else x
 
 

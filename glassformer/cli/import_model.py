@@ -50,7 +50,7 @@ def import_model(
 ) -> None:
     """Take in a model that was made elsewhere: [bold]glassformer import opus-mt-de-en[/].
 
-    GPT-2, Llama, Mistral, Qwen2, Qwen3, OPT, Marian (OPUS-MT), Pegasus, BART, mBART-50, M2M100 (NLLB), BERT and RoBERTa with
+    GPT-2, Llama, Mistral, Qwen2, Qwen3, OPT, Marian (OPUS-MT), Pegasus, BART, mBART-50, M2M100 (NLLB), T5, BERT and RoBERTa with
     their heads or without one, and nanoGPT. What comes out is a run, which the other commands take like any other; a COMET
     checkpoint becomes a folder for evaluate --comet.
     Only safetensors are read; of a name at the hub no pickle and no code is fetched.

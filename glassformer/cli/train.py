@@ -231,17 +231,15 @@ def print_next(recipe: Recipe, folder: Path) -> None:
     verb = {"pairs": "translate", "classify": "classify", "tag": "tag"}.get(recipe.data.task) or {
         "gpt": "generate",
         "bert": "fill",
-    }[recipe.model.family]
+    }.get(recipe.model.family)
     report = DataReport.read(folder / "data")
     has_test = report is None or bool(report.examples.get("test"))
     path = shlex.quote(str(folder))
     text = '"… ___ …"' if verb == "fill" else '"…"'
     first = localized(_("next:"))
-    for command in (
-        f"{verb} {path} {text}",
-        f"look {path} {text}",
-        f"evaluate {path}{'' if has_test else ' --split val'}",
-    ):
+    # An encoder-decoder that has learned to fill gaps is there to be fine-tuned.
+    asked = [f"{verb} {path} {text}", f"look {path} {text}"] if verb else [f"train RECIPE --from {path}"]
+    for command in (*asked, f"evaluate {path}{'' if has_test else ' --split val'}"):
         print(f"{first} glassformer {command}")
         first = " " * width(first)
 

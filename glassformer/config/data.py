@@ -137,7 +137,16 @@ class DataConfig:
         False, "GPT on text: BOS before every document and prompt, as Llama's models have it"
     )
     close_texts: bool = setting(False, "BERT: EOS behind every text, as the paper's [SEP]")
-    mask_fraction: float = setting(0.15, "BERT on text: the share of tokens that are to be guessed", gt=0, lt=1)
+    mask_fraction: float = setting(
+        0.15, "BERT or encoder-decoder on text: the share of tokens that are to be guessed", gt=0, lt=1
+    )
+    span_length: float | None = setting(
+        None,
+        "encoder-decoder on text: the mean length of the gaps it is to fill (span corruption; T5 has 3); None: it learns from "
+        "pairs alone",
+        ge=1,
+        le=10**4,
+    )
     test_lengths: tuple[int, ...] = setting(
         (),
         "copy, reverse and sort: the test has rows of these lengths, shortest and longest, such as [20, 30]; empty: as in "

@@ -95,9 +95,10 @@ class ModelConfig:
     )
     final_norm: bool = setting(True, "a norm after the last block")
     embedding_norm: bool = setting(False, "a norm on the embeddings, as in BERT")
-    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = setting(
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"] = setting(
         "sinusoidal",
-        "how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's bias, not at all (none, "
+        "how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's bias, T5's learned bias "
+        "for buckets of distances (relative), not at all (none, "
         "which may be written no_pos=true)",
     )
     sinusoid_base: float = setting(
@@ -195,6 +196,8 @@ class ModelConfig:
             _("one vocabulary for both sides"): name != "answer-in-encoder" or self.source_vocab_size is None,
             _("model.positions=sinusoidal or learned"): name != "no-positions"
             or self.positions in ("sinusoidal", "learned"),
+            _("positions other than model.positions=relative"): name not in ("unmasked-decoder", "causal-encoder")
+            or self.positions != "relative",  # whose tables are of one direction
             _("model.pre_norm=true and model.residual=true"): name != "residual-after-norm"
             or (self.pre_norm and self.residual),
             _("model.dropout above 0"): name != "double-dropout" or self.dropout > 0,

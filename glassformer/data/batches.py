@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,15 +12,25 @@ from glassformer.data.batch import Batch, Batches, EpochPlan, waste
 from glassformer.data.block_batches import BlockBatches
 from glassformer.data.examples import Classify, Examples, Pairs, Prompts, Tag
 from glassformer.data.sentence_batches import SentenceBatches
+from glassformer.data.span_batches import SpanBatches
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
 
 
 def check_task(config: DataConfig, family: str, head: str) -> None:
     """Refuses, from the settings alone, data that models of this family and head do not learn from."""
+    if config.span_length is not None and (
+        (config.task, family) != ("text", "transformer") or config.respect_documents
+    ):
+        raise ConfigError(
+            "data.span_length is for an encoder-decoder on text, in whole blocks (data.respect_documents=false); leave it out"
+        )
     if config.task == "text":
-        if family == "transformer":
-            raise ConfigError('an encoder-decoder learns from pairs; for a text set model.family to "gpt" or "bert"')
+        if family == "transformer" and config.span_length is None:
+            raise ConfigError(
+                'an encoder-decoder learns from pairs; for a text set model.family to "gpt" or "bert", or data.span_length=3 to '
+                "have it fill gaps, as T5 does"
+            )
         if family == "bert" and head != "mlm":
             if head == "none":
                 raise ConfigError(
@@ -66,17 +76,19 @@ def make_batches(
     error, nor are examples that are all too long, and only the block size limits lengths."""
     check_task(config, family, head)
     if config.task == "text":
-        blocks = BlockBatches(
-            token_file(files, "text"),
-            block_size=block_size,
-            budget=config.batch_tokens,
-            task="next" if family == "gpt" else "masked",
-            seed=seed,
-            respect_documents=config.respect_documents,
-            mask_fraction=config.mask_fraction,
-            closed=config.close_texts and family == "bert",
-            one_shape=layout == "packed",
-            workers=config.workers or 0,
+        text = token_file(files, "text")
+        how: dict[str, Any] = {"block_size": block_size, "budget": config.batch_tokens, "seed": seed}
+        how |= {"mask_fraction": config.mask_fraction, "one_shape": layout == "packed", "workers": config.workers or 0}
+        blocks = (
+            SpanBatches(text, span_length=config.span_length, **how)
+            if config.span_length is not None
+            else BlockBatches(
+                text,
+                task="next" if family == "gpt" else "masked",
+                respect_documents=config.respect_documents,
+                closed=config.close_texts and family == "bert",
+                **how,
+            )
         )
         if training:
             blocks.check_long_enough()

@@ -96,7 +96,7 @@ def describe(model: TextModel, held: HeldOut, number: int) -> tuple[str, str]:
 def answers(model: TextModel, held: HeldOut) -> list[str]:
     """What a run says to each example; nothing, where it says nothing."""
     match model.kind:
-        case "transformer" | "gpt on pairs":
+        case "transformer" | "gpt on pairs" if held.examples:  # of a text there are none
             return written(model, held.examples)
         case "classify":
             return [labels[0].label for labels in classify(model, [text for text, _ in held.examples])]

@@ -69,6 +69,7 @@ class AttentionLayer:
     head_ids: list[int]
     kv_head_of: list[int]
     slopes: list[float] | None  # ALiBi's, of each head
+    biases: Float[Array, "H distances"] | None  # T5's, of keys from so many tokens before the query to as many after it
     q: Float[Array, "H T D"]
     k: Float[Array, "K S D"]
     v: Float[Array, "K S Dv"]
@@ -114,12 +115,17 @@ def attention_layer(net: Any, path: str, taps: dict[str, Tensor]) -> AttentionLa
     numbers = list(part.head_ids)
     group = max(1, part.n_head // max(1, part.n_kv_head))
     shares = part.kv_head_of or [h // group for h in range(part.n_head)]
-    slopes = None
+    slopes = biases = None
     if net.config.positions == "alibi" and not path.endswith("cross"):
         every = alibi_slopes(net.config.n_head)
         slopes = [every[number] for number in numbers]
+    elif net.config.positions == "relative" and not path.endswith("cross"):
+        last = taps[f"{path}.k"].size(2) - 1
+        places = torch.arange(2 * last + 1, device=part.key.weight.device)[None]
+        found = net.get_submodule(path.partition(".")[0]).positions.bias(places[:, last : last + 1], places)
+        biases = found[0, numbers, 0].detach().float().cpu().numpy()
     q, k, v, weights = (taps[f"{path}.{name}"][0].float().cpu().numpy() for name in ("q", "k", "v", "weights"))
-    return AttentionLayer(numbers, list(shares), slopes, q, k, v, weights)
+    return AttentionLayer(numbers, list(shares), slopes, biases, q, k, v, weights)
 
 
 def stack_norms(stack: Stack, name: str, taps: dict[str, Tensor]) -> Norms:

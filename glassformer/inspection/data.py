@@ -82,6 +82,7 @@ def layer_data(layer: AttentionLayer, with_numbers: bool, coarse: bool) -> dict[
         "head_ids": layer.head_ids,
         "kv_head_of": layer.kv_head_of,
         "slopes": layer.slopes,
+        "biases": None if layer.biases is None else few_digits(layer.biases),
         "weights": packed_weights(layer.weights),
     }
     if max(layer.weights.shape[-2:]) > FINE:

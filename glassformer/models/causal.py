@@ -85,11 +85,11 @@ class CausalModel(BaseModel):
     def cached_block_inputs(self, cache: KVCache, n_positions: int | None) -> BlockInputs:
         """What every block is told of the tokens of the step under way in the cache, at positions below `n_positions`, where
         that is known."""
-        c, rotation = self.config, None
+        rotation = None
         if self.rotary is not None:
             self.rotary.grow(n_positions, 1)
             rotation = self.rotary.rotation(cache.query_positions())
-        cache.set_biases(c.window, self.slopes.table if c.positions == "alibi" else None)
+        cache.set_biases(self.config.window, self.distance_bias(causal=True))
         return CachedInputs(cache, rotation)
 
     def step(

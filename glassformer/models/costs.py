@@ -98,7 +98,7 @@ def skeleton(config: ModelConfig) -> nn.Module:
     config = replace(config, mistake="none")
     if not config.pruned_heads:
         config = replace(config, n_layer=1, n_encoder_layer=config.n_encoder_layer and 1)
-    if config.positions != "learned":
+    if config.positions not in ("learned", "relative"):
         config = replace(config, positions="none", rotary_scaling="none", rotary_factor=1.0)
     with torch.device("meta"), NothingDrawn():
         return FAMILIES[config.family](config)

@@ -35,8 +35,8 @@ from glassformer.nn.positions import (
     LearnedPositions,
     Llama3Scaling,
     PositionalEncoding,
+    RelativePositions,
     Rotary,
-    alibi_bias,
 )
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import Tapped
@@ -96,21 +96,28 @@ def make_layer(config: ModelConfig, kind: type[Block], name: str, *, cross: bool
     )
 
 
+def stack_parts(config: ModelConfig, *, causal: bool) -> dict[str, Any]:
+    """What a stack has beside its blocks."""
+    relative = RelativePositions(config.n_head, causal=causal) if config.positions == "relative" else None
+    norm = make_norm(config) if config.final_norm else None
+    return {"norm": norm, "share_layers": config.share_layers, "positions": relative}
+
+
 def make_encoder(config: ModelConfig, n_layer: int) -> Encoder:
     """A stack of `n_layer` blocks that see in both directions."""
     config = config.encoder_side
     layers = [make_layer(config, EncoderLayer, f"encoder.{i}", cross=False) for i in range(n_layer)]
-    return Encoder(layers, make_norm(config) if config.final_norm else None, share_layers=config.share_layers)
+    return Encoder(layers, **stack_parts(config, causal=False))
 
 
 def make_decoder(config: ModelConfig, *, cross: bool) -> Decoder:
     """A stack of causal blocks, with cross-attention for the encoder-decoder."""
     layers = [make_layer(config, DecoderLayer, f"decoder.{i}", cross=cross) for i in range(config.n_layer)]
-    return Decoder(layers, make_norm(config) if config.final_norm else None, share_layers=config.share_layers)
+    return Decoder(layers, **stack_parts(config, causal=True))
 
 
 def make_positions(config: ModelConfig) -> PositionalEncoding | LearnedPositions | None:
-    """The positions that are added to embeddings; rotary and ALiBi act inside attention instead."""
+    """The positions that are added to embeddings; the others act inside attention instead."""
     match config.positions:
         case "sinusoidal":
             return PositionalEncoding(config.block_size, config.n_embd, config.sinusoid_base)
@@ -234,23 +241,26 @@ class BaseModel(Tapped):
         causal: bool,
         cross_mask: AttentionMask | None = None,
     ) -> BlockInputs:
-        """What every block is told of these rows: masks, rotary angles or ALiBi's bias, and which tokens are real."""
+        """What every block is told of these rows: masks, rotary angles or a bias of distances, and which tokens are real."""
         mask = self_mask(rows, causal=causal, window=self.config.window)
         real = rows.real if rows.layout != "whole" else None
-        inputs = BlockInputs(mask, cross_mask or AttentionMask(), None, real)
-        return self.add_positions(inputs, rows.broadcast_positions, rows.broadcast_positions, rows.n_positions)
-
-    def add_positions(
-        self, inputs: BlockInputs, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"], n_positions: int | None
-    ) -> BlockInputs:
-        """With what the positions of queries and keys do inside attention: rotary's angles, ALiBi's bias."""
-        mask, rotation = inputs.mask, None
+        positions, rotation = rows.broadcast_positions, None
         if self.rotary is not None:
-            self.rotary.grow(n_positions, queries.size(1))
-            rotation = self.rotary.rotation(queries)
-        if self.config.positions == "alibi":
-            mask = replace(mask, bias=alibi_bias(self.slopes.table, queries, keys))
-        return BlockInputs(mask, inputs.cross_mask, rotation, inputs.real)
+            self.rotary.grow(rows.n_positions, positions.size(1))
+            rotation = self.rotary.rotation(positions)
+        if (bias := self.distance_bias(causal=causal)) is not None:
+            mask = replace(mask, bias=bias(positions, positions))
+        return BlockInputs(mask, cross_mask or AttentionMask(), rotation, real)
+
+    def distance_bias(self, *, causal: bool) -> Callable[..., Float[Tensor, "P H T S"]] | None:
+        """From the positions of queries and keys to what the stack that is causal, or the other, adds to the scores."""
+        match self.config.positions:
+            case "alibi":
+                return self.slopes.bias
+            case "relative":
+                return (self.decoder if causal else self.encoder).positions.bias  # type: ignore[return-value, union-attr]
+            case _:
+                return None
 
     def num_params(self, non_embedding: bool = False) -> int:
         """Every parameter once, however many places use it. `non_embedding` leaves out the tables of words and of

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from glassformer.nn.attention import KeyValues, MultiHeadAttention
 from glassformer.nn.cache import KVCache
 from glassformer.nn.masks import AttentionMask
-from glassformer.nn.positions import Rotation
+from glassformer.nn.positions import RelativePositions, Rotation
 from glassformer.nn.taps import Tapped
 
 
@@ -121,14 +121,23 @@ def share_parameters(stack: Any, _: object) -> None:
 
 
 class Stack(nn.Module):
-    """Blocks one after the other, named 0, 1, 2 …, and a last norm where the blocks are pre-norm."""
+    """Blocks one after the other, named 0, 1, 2 …, a last norm where the blocks are pre-norm, and the bias that T5's have in
+    common."""
 
-    def __init__(self, layers: Sequence[Block], norm: nn.Module | None = None, *, share_layers: bool = False) -> None:
+    def __init__(
+        self,
+        layers: Sequence[Block],
+        norm: nn.Module | None = None,
+        *,
+        share_layers: bool = False,
+        positions: RelativePositions | None = None,
+    ) -> None:
         super().__init__()
         for i, layer in enumerate(layers):
             self.add_module(str(i), layer)
         self.depth = len(layers)
         self.norm = norm
+        self.positions = positions
         self.checkpoint_activations = False
         self.share_layers = share_layers
         share_parameters(self, None)

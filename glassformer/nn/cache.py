@@ -7,7 +7,7 @@ last one moves to its place (`move`), so every step works on views `[:n]` of mem
               from `columns[n]` of its own slot on: slots may have begun at different times.
   bias        (N, K, S): 0 where a column is one of the beam's own ancestors, -inf elsewhere. When hypotheses are reordered
               only this moves; no key ever does. Columns that nobody has filled are -inf.
-  positions   (N, S): the position of each column's token, for windows and ALiBi.
+  positions   (N, S): the position of each column's token, for windows and biases of distance.
   lengths     (N,): the position of the slot's next token.      columns   (N,): the first column its next step fills.
   source      for each layer the keys and values of the source, (N, Hk, W, D) and (N, Hk, W, Dv), once a sentence whatever
               the beam; `source_bias` (N, W) is -inf at its padding. W is 0 where there is no source.
@@ -27,7 +27,7 @@ cache never takes them: every step is then the same work on the same memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,7 +37,6 @@ from torch import Tensor
 
 from glassformer.nn.host import most_of, move_slots, on_device
 from glassformer.nn.masks import AttentionMask
-from glassformer.nn.positions import alibi_bias
 from glassformer.nn.rows import Rows
 
 COMPACT_EVERY = 4  # steps
@@ -47,7 +46,7 @@ COMPACT_EVERY = 4  # steps
 class CacheStep:
     """The step under way: `new` tokens for every row of the first n slots, the columns they fill, and what they may attend to of
     the first n_keys columns and n_source tokens of the source: `hidden` and `source_bias` are 0 where attention is allowed and
-    -inf elsewhere (None: all is allowed), and `bias` is `hidden` with ALiBi's bias."""
+    -inf elsewhere (None: all is allowed), and `bias` is `hidden` with the bias of distances (ALiBi's, T5's)."""
 
     n: int
     new: int
@@ -56,7 +55,7 @@ class CacheStep:
     columns: Int[Tensor, "n Kn"]
     first_column: int | None  # of the columns of all slots alike
     hidden: Float[Tensor, "n 1 Kn S"] | None = None
-    alibi: Float[Tensor, "n H Kn S"] | None = None
+    distance_bias: Float[Tensor, "n H Kn S"] | None = None
     bias: Float[Tensor, "n _ Kn S"] | None = None
     source_bias: Float[Tensor, "n 1 1 W"] | None = None
 
@@ -259,13 +258,13 @@ class KVCache:
             positions = positions + torch.arange(step.new, device=positions.device)
         return positions if self.beams == 1 else positions.repeat_interleave(self.beams, 0)
 
-    def set_biases(self, window: int | None = None, slopes: Float[Tensor, "H"] | None = None) -> None:
+    def set_biases(self, window: int | None = None, distance_bias: Callable[..., Tensor] | None = None) -> None:
         """What the step's tokens may attend to of the past, themselves included, and of the source. A window counts the keys
-        seen, self included; `slopes` are ALiBi's."""
+        seen, self included; `distance_bias` gives the bias of positions of queries and keys."""
         step = self.under_way
         assert isinstance(step, CacheStep)
         n = step.n
-        near = window is not None or slopes is not None  # does it matter how far a key is away?
+        near = window is not None or distance_bias is not None  # does it matter how far a key is away?
         if step.hidden is None and (near or self.masked or self.static):
             step.hidden = self.bias[:n, None, :, : step.n_keys]
         if near:
@@ -276,9 +275,10 @@ class KVCache:
             if window is not None:
                 far = queries[:, :, None] - keys[:, None] >= window
                 step.hidden = step.hidden.masked_fill(far[:, None], -math.inf)
-            if slopes is not None:
-                step.alibi = alibi_bias(slopes, queries, keys)
-        step.bias = step.hidden if step.alibi is None or step.hidden is None else step.hidden + step.alibi
+            if distance_bias is not None:
+                step.distance_bias = distance_bias(queries, keys)
+        near_bias = step.distance_bias
+        step.bias = step.hidden if near_bias is None or step.hidden is None else step.hidden + near_bias
         if self.source and (self.source_masked or self.static):
             step.source_bias = self.source_bias[:n, None, None, : step.n_source]
 
@@ -287,7 +287,7 @@ class KVCache:
         step = self.under_way
         assert isinstance(step, CacheStep)
         allowed = (None if hidden is None else hidden == 0 for hidden in (step.hidden, step.source_bias))
-        return AttentionMask(next(allowed), bias=step.alibi), AttentionMask(next(allowed))
+        return AttentionMask(next(allowed), bias=step.distance_bias), AttentionMask(next(allowed))
 
     def memory(self) -> list[tuple[Float[Tensor, "n _ W D"], Float[Tensor, "n _ W Dv"]]]:
         """Each layer's keys and values of the step's sources."""

@@ -17,11 +17,12 @@ from glassformer.nn.embedding import Embedding
 from glassformer.nn.feedforward import MLP, GatedMLP
 from glassformer.nn.lora import LoRALinear
 from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
-from glassformer.nn.positions import ALiBiSlopes, LearnedPositions, PositionalEncoding, Rotary
+from glassformer.nn.positions import ALiBiSlopes, LearnedPositions, PositionalEncoding, RelativePositions, Rotary
 
 KNOWN = frozenset({
     Encoder, Decoder, Stack, Block, EncoderLayer, DecoderLayer, MultiHeadAttention, MLP, GatedMLP, Embedding, LayerNorm, RMSNorm,
-    BatchNorm, NoNorm, PositionalEncoding, LearnedPositions, Rotary, ALiBiSlopes, nn.Linear, LoRALinear, nn.Dropout,
+    BatchNorm, NoNorm, PositionalEncoding, LearnedPositions, Rotary, ALiBiSlopes, RelativePositions, nn.Linear, LoRALinear,
+    nn.Dropout,
 })  # fmt: skip
 """The layers that are known, beside the models of `glassformer.models`. A part that `accel` installs for training says which of
 them it `stands_for`: in evaluation it does just what that one does."""

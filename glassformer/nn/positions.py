@@ -11,6 +11,7 @@ Rotary (RoPE; Su et al. 2021): queries and keys are rotated, pair by pair, by an
 their product depends on the distance. Half-split: dimension i is paired with i + D/2.
 
 ALiBi (Press et al. 2021): nothing is added to tokens; each head's scores are lowered in proportion to the distance.
+Relative (T5; Raffel et al. 2020): each head's scores have a learned number added for each bucket of distances.
 
 Tables are made in float64 and rounded once, whatever dtype the model is cast to and in whatever order.
 """
@@ -188,6 +189,14 @@ def alibi_slopes(n_head: int) -> list[float]:
     return powers(whole) + powers(2 * whole)[0::2][: n_head - whole]
 
 
+def alibi_bias(
+    slopes: Float[Tensor, "H"], queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"]
+) -> Float[Tensor, "P H T S"]:
+    """-slope * |query position - key position|, for each head: what ALiBi adds to the scores."""
+    distance = (queries[:, :, None] - keys[:, None, :]).abs()
+    return -slopes[None, :, None, None] * distance[:, None].to(slopes.dtype)
+
+
 class ALiBiSlopes(FixedTable):
     """ALiBi's slopes, one for each head. (H,)"""
 
@@ -195,10 +204,33 @@ class ALiBiSlopes(FixedTable):
         """`alibi_slopes`"""
         return torch.tensor(alibi_slopes(length), dtype=torch.float64)
 
+    def bias(self, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"]) -> Float[Tensor, "P H T S"]:
+        """`alibi_bias` of these slopes."""
+        return alibi_bias(self.table, queries, keys)
 
-def alibi_bias(
-    slopes: Float[Tensor, "H"], queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"]
-) -> Float[Tensor, "P H T S"]:
-    """-slope * |query position - key position|, for each head: what ALiBi adds to the scores."""
-    distance = (queries[:, :, None] - keys[:, None, :]).abs()
-    return -slopes[None, :, None, None] * distance[:, None].to(slopes.dtype)
+
+class RelativePositions(nn.Module):
+    """T5's bias: a learned number for each bucket of distances and each head, one table for all layers of a stack (n_buckets, H).
+
+    Near distances have a bucket each, further ones share buckets that widen with the logarithm up to `max_distance`; all beyond
+    are in the last. A stack that sees both ways has half of the buckets for keys after the query."""
+
+    def __init__(self, n_head: int, *, causal: bool, n_buckets: int = 32, max_distance: int = 128) -> None:
+        super().__init__()
+        self.causal, self.max_distance = causal, max_distance
+        self.weight = nn.Parameter(torch.zeros(n_buckets, n_head))
+
+    def buckets(self, after: Int[Tensor, "P T S"]) -> Int[Tensor, "P T S"]:
+        """The bucket of a key that stands so many tokens after its query (before it: less than 0)."""
+        n = self.weight.size(0) if self.causal else self.weight.size(0) // 2
+        first = 0 if self.causal else n * (after > 0)
+        distance = (-after).clamp(min=0) if self.causal else after.abs()
+        exact = n // 2
+        # The quotient of whole numbers is a whole number at the edges of buckets, and double precision keeps it one.
+        share = (distance.clamp(min=1).double() / exact).log() / math.log(self.max_distance / exact)
+        wide = (exact + (share * (n - exact)).long()).clamp(max=n - 1)
+        return first + torch.where(distance < exact, distance, wide)
+
+    def bias(self, queries: Int[Tensor, "P T"], keys: Int[Tensor, "P S"]) -> Float[Tensor, "P H T S"]:
+        """What is added to the scores of queries and keys at these positions."""
+        return self.weight[self.buckets(keys[:, None, :] - queries[:, :, None])].permute(0, 3, 1, 2)

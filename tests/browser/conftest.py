@@ -58,6 +58,7 @@ def insides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inspection]:
         "gpt": "the cat\nran to Paris",
         "gpt on pairs": "the cat",
         "pruned": "the cat",
+        "post-norm": "the cat ran",
         "mlm": "the [MASK] sat on",
         "classify": "Anna lives",
         "tag": "Anna lives in",

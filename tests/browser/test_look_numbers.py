@@ -67,7 +67,7 @@ def test_one_head_computes_the_models_weights(
     heads, windows, rotary and ALiBi are among them. Caught: another head's keys, a mask that lets the future in."""
     worst = "() => Number(document.querySelector('[data-gap]').dataset.gap)"
     with opened(browser, WIDE) as report:
-        for name in ("transformer", "pruned", "gpt", "gpt on pairs", "mlm"):
+        for name in ("transformer", "post-norm", "pruned", "gpt", "gpt on pairs", "mlm"):
             report.page.goto("about:blank")
             report.open(pages[name].as_uri() + "#view=head")
             for kind, layers in insides[name].activations.attentions.items():
@@ -78,7 +78,7 @@ def test_one_head_computes_the_models_weights(
                     report.page.evaluate("(place) => window.page.set(place)", place)
                     report.settle()
                     assert report.page.evaluate(worst) < 0.01, (name, kind, layer)
-                    axis = "source" if name in ("transformer", "pruned") and kind == "encoder" else "read"
+                    axis = "source" if name in ("transformer", "post-norm", "pruned") and kind == "encoder" else "read"
                     held = f"{{ query: ['{axis}', 1], key: null }}"
                     report.page.evaluate(f"() => window.page.dispatch({{ type: 'hold', held: {held} }})")
                     report.settle()

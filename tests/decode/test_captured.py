@@ -47,7 +47,7 @@ def lively(trial: int) -> tuple[Any, list[list[int]]]:
     config = ModelConfig(
         family=("gpt", "transformer", "transformer")[trial % 3], vocab_size=120, n_layer=2, n_head=2, n_embd=16, n_hidden=32,
         block_size=64, dropout=0.0, pre_norm=trial % 2 == 0, norm=draw.choice(["layer", "rms"]), n_kv_head=draw.choice([1, 2]),
-        positions=draw.choice(["sinusoidal", "learned", "rotary", "alibi", "none"]), tie_output=False,
+        positions=draw.choice(["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]), tie_output=False,
     )  # fmt: skip
     model = build_model(config).eval()
     for p in model.parameters():

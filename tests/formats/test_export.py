@@ -19,7 +19,7 @@ import torch
 
 import glassformer
 from glassformer.cli.verbs import run_command
-from glassformer.config import DecodeConfig, Recipe
+from glassformer.config import DecodeConfig, ModelConfig, Recipe
 from glassformer.decode import SpecialTokens, translate_batch
 from glassformer.errors import UserError
 from glassformer.files.owned import own_folder
@@ -253,6 +253,16 @@ def test_what_cannot_be_exported_is_said_with_the_nearest(tmp_path: Path) -> Non
     with pytest.raises(UserError, match=r"--to is hf, ct2, onnx, .*, not 'tflite'"):
         model.export("tflite", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_learned_bias_of_distances_is_refused_by_every_target() -> None:
+    """Broken variant: graphs without the bias, which answer otherwise."""
+    for family in ("transformer", "gpt"):
+        config = ModelConfig(family=family, vocab_size=9, n_layer=1, n_head=2, n_embd=8, positions="relative")
+        for unsupported in (ct2.unsupported, conversion.unsupported):
+            assert "model.positions=relative" in str(unsupported(config))
+        with pytest.raises(UserError, match=r"model\.positions is relative"):
+            dialect_for(config)
 
 
 @pytest.mark.slow

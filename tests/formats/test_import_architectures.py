@@ -34,12 +34,14 @@ from tests.external_models import (
     bart,
     bert,
     byte_level,
+    flan_t5,
     gpt2,
     in_our_ids,
     llama,
     marian,
     roberta,
     saved,
+    t5,
 )
 
 Made = Callable[[Path], Any]
@@ -102,6 +104,9 @@ HONOURED: dict[str, Made] = {
     ),
     "m2m_100, another padding": lambda f: again(lambda g: bart(g, "M2M100"), f, pad_token_id=3),
     "m2m_100, untied": lambda f: again(lambda g: bart(g, "M2M100"), f, tie_word_embeddings=False),
+    "t5, rows of four times its farthest distance": t5,
+    "flan-t5": flan_t5,
+    "t5, scaled and gated": lambda f: t5(f, feed_forward_proj="gated-silu", num_decoder_layers=3),
     "bert, no head": lambda f: bert(f, "Model"),
     "bert, no head, no class named": lambda f: edited(lambda g: bert(g, "Model"), f, architectures=None),
     "roberta, no head": lambda f: roberta(f, "Model"),
@@ -132,6 +137,9 @@ REFUSED: dict[str, tuple[str, Made]] = {
         lambda f: bert(f, "ForSequenceClassification", problem_type="multi_label_classification", **LABELS),
     ),
     "bert, one label": ("one label", lambda f: bert(f, "ForSequenceClassification", num_labels=1)),
+    "t5, other buckets": ("relative_attention_max_distance", lambda f: t5(f, relative_attention_max_distance=64)),
+    "t5, a gate of another kind": ("feed_forward_proj is gated-relu", lambda f: t5(f, feed_forward_proj="gated-relu")),
+    "t5, its encoder": ("names a T5EncoderModel", lambda f: edited(t5, f, architectures=["T5EncoderModel"])),
     "mbart-25": ("mBART-25", lambda f: again(lambda g: bart(g, "MBart"), f, decoder_start_token_id=5)),
 }
 
@@ -230,8 +238,13 @@ def test_what_cannot_be_said_is_refused_by_its_name(name: str, tmp_path: Path, m
 
 @pytest.mark.parametrize(
     ("made", "output"),
-    [(gpt2, "lm_head.weight"), (bert, "cls.predictions.decoder.weight"), (bart, "lm_head.weight")],
-    ids=["gpt2", "bert", "bart"],
+    [
+        (gpt2, "lm_head.weight"),
+        (bert, "cls.predictions.decoder.weight"),
+        (bart, "lm_head.weight"),
+        (t5, "lm_head.weight"),
+    ],
+    ids=["gpt2", "bert", "bart", "t5"],
 )
 def test_an_output_layer_that_differs_is_one_of_its_own(made: Made, output: str, tmp_path: Path) -> None:
     """config.json ties it to the embedding; the file holds another. So does transformers take it."""
@@ -239,7 +252,12 @@ def test_an_output_layer_that_differs_is_one_of_its_own(made: Made, output: str,
     tensors = load_file(tmp_path / "theirs" / "model.safetensors")
     table = next(
         n
-        for n in ("transformer.wte.weight", "bert.embeddings.word_embeddings.weight", "model.shared.weight")
+        for n in (
+            "transformer.wte.weight",
+            "bert.embeddings.word_embeddings.weight",
+            "model.shared.weight",
+            "shared.weight",
+        )
         if n in tensors
     )
     tensors[output] = tensors[table] + 0.1 * torch.randn_like(tensors[table])

@@ -20,7 +20,9 @@ TEXT = "the cat ran to Paris"
 SIZES = {"n_layer": 3, "n_head": 4, "n_embd": 16, "block_size": 48}
 FAMILIES: dict[str, dict[str, Any]] = {
     "transformer": {"model": {**SIZES, "family": "transformer", "n_encoder_layer": 2}, "seed": 5},
-    "post-norm": {"model": {**SIZES, "family": "transformer", "pre_norm": False, "final_norm": False}},
+    "post-norm": {
+        "model": {**SIZES, "family": "transformer", "pre_norm": False, "final_norm": False, "positions": "relative"}
+    },
     "pruned": {
         "model": {
             **SIZES,

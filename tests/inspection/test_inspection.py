@@ -107,7 +107,7 @@ def test_norms_are_those_of_what_is_added(insides: dict[str, Inspection], name: 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_queries_keys_and_values_give_the_weights(insides: dict[str, Inspection], name: str) -> None:
     """By the rule that the page states (scale, distance, mask, softmax), from the numbers that it gets: with grouped heads,
-    a window, ALiBi, rotary. Caught: keys before the rotation, another head's keys, a slope of another head."""
+    a window, ALiBi, rotary, T5's bias. Caught: keys before the rotation, another head's keys, a slope of another head."""
     inside = insides[name]
     data = json.loads(page_json(report_data.page_data(inside, "a run")))
     for kind, facts in data["attentions"].items():
@@ -118,6 +118,8 @@ def test_queries_keys_and_values_give_the_weights(insides: dict[str, Inspection]
             i, j = np.indices(scores.shape[1:])
             if packed["slopes"]:
                 scores = scores - np.array(packed["slopes"])[:, None, None] * np.abs(i - j)
+            if packed["biases"]:
+                scores = scores + np.array(packed["biases"])[:, j - i + len(packed["biases"][0]) // 2]
             allowed = (j <= i) | (not facts["causal"])
             allowed &= np.abs(i - j) < (facts["window"] or np.inf)
             powers = np.where(allowed, np.exp(scores - scores.max(-1, keepdims=True)), 0)

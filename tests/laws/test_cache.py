@@ -169,7 +169,7 @@ def test_a_cache_that_is_not_reordered_is_caught(family: str, monkeypatch: pytes
 @pytest.mark.parametrize("family", CAUSAL)
 def test_a_step_that_forgets_the_window_is_caught(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = KVCache.set_biases
-    monkeypatch.setattr(KVCache, "set_biases", lambda cache, window=None, slopes=None: right(cache, None, slopes))
+    monkeypatch.setattr(KVCache, "set_biases", lambda cache, window=None, bias=None: right(cache, None, bias))
     assert cache_gap(small(family, window=2)) > 1e-3
 
 

@@ -55,7 +55,7 @@ def test_packed_is_one_sentence_a_row(family: str, changes: dict[str, Any]) -> N
 @settings(max_examples=count(fast=10, soak=300), deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
-    positions=st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "none"]),
+    positions=st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]),
     window=st.sampled_from([None, 1, 3]),
     n_kv_head=st.sampled_from([1, 2, 6]),
     lengths=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), min_size=1, max_size=8),

@@ -44,7 +44,7 @@ def test_padding_changes_nothing(family: str, changes: dict[str, Any]) -> None:
 @settings(max_examples=count(fast=15, soak=400), deadline=None)
 @given(
     family=st.sampled_from(FAMILIES),
-    positions=st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "none"]),
+    positions=st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]),
     norm=st.sampled_from(["layer", "rms", "batch", "none"]),
     pre_norm=st.booleans(),
     n_kv_head=st.sampled_from([1, 2, 3, 6]),

@@ -58,7 +58,7 @@ def test_a_causal_rule_is_an_order() -> None:
     assert order_gap(small("gpt", positions="none"), [1, 2, 3, 4], [3, 1, 2, 0]) > 1e-3
 
 
-@pytest.mark.parametrize("scheme", ["rotary", "alibi", "none"])
+@pytest.mark.parametrize("scheme", ["rotary", "alibi", "relative", "none"])
 @pytest.mark.parametrize("family", ["gpt", "bert"])
 def test_relative_schemes_see_distance_alone(family: str, scheme: str) -> None:
     """The same sentence at positions shifted by 17 is the same; with absolute positions it is not."""
@@ -75,7 +75,7 @@ def test_relative_schemes_see_distance_alone(family: str, scheme: str) -> None:
     assert shift_gap(small(family, positions="learned")) > 1e-3
 
 
-@pytest.mark.parametrize("scheme", ["sinusoidal", "rotary", "alibi", "none"])
+@pytest.mark.parametrize("scheme", ["sinusoidal", "rotary", "alibi", "relative", "none"])
 @pytest.mark.parametrize("family", ["gpt", "bert"])
 def test_positions_without_an_end(family: str, scheme: str) -> None:
     """A model built for rows of 4 and one built for rows of 40 with the same weights agree on a row of 11.

@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
 }
 FAMILIES = ("transformer", "gpt", "bert")
 CAUSAL = ("transformer", "gpt")
-POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "none")
+POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 VARIANTS: dict[str, dict[str, Any]] = {
     **{f"{scheme} positions": {"positions": scheme} for scheme in POSITIONS},
     **{f"{scheme}, window, grouped": {"positions": scheme, "window": 3, "n_kv_head": 2} for scheme in POSITIONS},
@@ -56,6 +56,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "embedding norm, scaled": {"embedding_norm": True, "scale_embeddings": True},
     "shared layers": {"share_layers": True},
     "no residual": {"residual": False},
+    "t5": {
+        "positions": "relative",
+        "norm": "rms",
+        "bias": False,
+        "scaled_attention": False,
+        "activation": "geglu_tanh",
+    },
     "modern": {
         "positions": "rotary",
         "norm": "rms",

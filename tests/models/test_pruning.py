@@ -56,7 +56,7 @@ def test_a_pruned_model_answers_as_the_ablated_one_and_is_smaller(family: str, c
 @pytest.mark.parametrize("family", FAMILIES)
 def test_pruning_twice_is_pruning_once(family: str) -> None:
     """Heads keep their numbers, so the second cut names the same heads. Broken variant: numbers count what is left."""
-    for changes in ({}, {"n_kv_head": 3}, {"positions": "alibi"}):
+    for changes in ({}, {"n_kv_head": 3}, {"positions": "alibi"}, {"positions": "relative"}):
         model = small(family, **changes)
         cut = chosen(model, seed=4)
         once = probe.pruned(model, cut)

@@ -38,7 +38,7 @@ COMMON: dict[str, st.SearchStrategy[Any]] = {
     "pre_norm": st.booleans(),
     "final_norm": st.booleans(),
     "embedding_norm": st.booleans(),
-    "positions": st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "none"]),
+    "positions": st.sampled_from(["sinusoidal", "learned", "rotary", "alibi", "relative", "none"]),
     "rotary_base": st.sampled_from([10000.0, 50.0]),
     "rotary_scaling": st.sampled_from(["none", "none", "linear", "ntk", "llama3"]),
     "rotary_factor": st.sampled_from([1.0, 4.0]),

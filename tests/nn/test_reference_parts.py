@@ -21,7 +21,7 @@ from glassformer.nn.feedforward import MLP, GatedMLP
 from glassformer.nn.loss import IGNORE, linear_cross_entropy
 from glassformer.nn.masks import AttentionMask, self_mask
 from glassformer.nn.norms import BatchNorm, LayerNorm, RMSNorm
-from glassformer.nn.positions import Rotary, alibi_bias, alibi_slopes, sinusoids
+from glassformer.nn.positions import RelativePositions, Rotary, alibi_bias, alibi_slopes, sinusoids
 from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
 from tests import reference
@@ -150,6 +150,18 @@ def test_a_window_counts_the_keys_seen(causal: bool, window: int) -> None:
 @pytest.mark.parametrize("n_head", range(1, 26))
 def test_alibi_slopes(n_head: int) -> None:
     assert alibi_slopes(n_head) == pytest.approx(reference.alibi_slopes(n_head), rel=1e-15)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_buckets_of_relative_positions(causal: bool) -> None:
+    """Every distance up to far beyond the last bucket, against whole numbers and against transformers' T5. Broken variants: the
+    two directions changed over; a logarithm that falls short of a whole number at the edge of a bucket (16, 32, 64)."""
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    after = torch.arange(-300, 301)
+    found = RelativePositions(2, causal=causal).buckets(after[None, None])[0, 0]
+    assert found.tolist() == [reference.bucket(int(d), causal) for d in after]
+    assert torch.equal(found, T5Attention._relative_position_bucket(after, bidirectional=not causal))
 
 
 def test_alibi_slopes_as_published() -> None:

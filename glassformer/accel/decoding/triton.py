@@ -3,7 +3,7 @@
 "Few rows" is a choice inside the entries. With a few rows a step's time is the number of kernels, so a norm is fused into the
 product that follows it (`DeferredNorm`) and a product into the residual sum it goes to (`DeferredLinear`): five kernels a
 layer. With more, a product that goes to a residual sum may be split along K, and its bias is added there (`PartialSums`).
-What a kernel was not made for (rotation, grouped keys in a beam, ALiBi, BatchNorm, float64) is done by the reference.
+What a kernel was not made for (rotation, grouped keys in a beam, a bias of distances, BatchNorm, float64) the reference does.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class TritonOps(TorchOps):
         self.owns_output = False
         # A post-norm's output is also the next residual: it cannot be left to a product.
         self.defers = config.pre_norm and config.norm in ("layer", "rms")
-        self.bias_is_key_mask = config.window is None and config.positions != "alibi"
+        self.bias_is_key_mask = config.window is None and config.positions not in ("alibi", "relative")
         self.has_rotary = config.positions == "rotary"
 
     # ---- products

@@ -66,8 +66,8 @@ def unsupported(config: ModelConfig) -> tuple[str, str] | None:
         ),
         (c.norm not in ("layer", "rms"), f"model.norm={c.norm}", "the nearest it has is model.norm=layer"),
         (
-            c.family == "transformer" and c.positions == "alibi",
-            "model.positions=alibi in an encoder-decoder",
+            c.positions == "relative" or (c.family == "transformer" and c.positions == "alibi"),
+            f"model.positions={c.positions}" + " in an encoder-decoder" * (c.positions == "alibi"),
             "the nearest it has is model.positions=rotary",
         ),
         (c.window is not None, f"model.window={c.window}", "the nearest it has is no window"),

@@ -168,7 +168,7 @@ def begins_of(
         )
     if languages != Languages():
         raise UserError("a model of type {kind} has no languages to choose from; leave those options out", kind=kind)
-    if kind not in ("bart", "marian", "pegasus"):
+    if kind not in ("bart", "marian", "pegasus", "t5"):
         return (), ()
     first = one_id(generation.config.get("bos_token_id", 0)) if kind == "bart" else None
     source, target = (own_ids(vocabulary, () if one is None else (one,)) for one in (first, generation.forced))

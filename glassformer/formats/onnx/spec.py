@@ -44,6 +44,8 @@ def unsupported(config: ModelConfig) -> tuple[str, str] | None:
     """The first setting that these graphs do not support, and the nearest that they do; None where they support all."""
     if any(not config.kept_heads(name) for name in config.attentions):
         return _("an attention that has lost all its heads"), _("the nearest is one with a head left")
+    if config.positions == "relative":
+        return _("model.positions=relative"), _("the nearest is model.positions=alibi")
     return None
 
 

@@ -106,7 +106,7 @@ export function strongest(map, i, count) {
   return row.sort((a, b) => b[0] - a[0]).slice(0, count);
 }
 
-/** One query of one head, from the numbers to the weights. `head`: {q, k, v, allowed, scaled, slope}. */
+/** One query of one head, from the numbers to the weights. `head`: {q, k, v, allowed, scaled, bias}. */
 export function attend(head, query) {
   const { q, k, v } = head;
   const size = q.columns;
@@ -116,7 +116,7 @@ export function attend(head, query) {
     let sum = 0;
     for (let d = 0; d < size; d++) sum += q.values[query * size + d] * k.values[j * size + d];
     products.push(sum);
-    const bias = head.slope === null ? 0 : -head.slope * Math.abs(query - j);
+    const bias = head.bias ? head.bias(query, j) : 0;
     scores.push((head.scaled ? sum / Math.sqrt(size) : sum) + bias);
   }
   const allowed = scores.map((_, j) => head.allowed(query, j));

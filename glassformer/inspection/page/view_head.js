@@ -34,12 +34,15 @@ async function headNumbers(panel) {
   const [q, k, v] = [await unpack(layer.q), await unpack(layer.k), await unpack(layer.v)];
   const shared = layer.kv_head_of[state.head];
   const window_ = attention.window ?? Infinity;
+  const slope = layer.slopes ? layer.slopes[state.head] : null; // ALiBi's
+  const biases = layer.biases ? layer.biases[state.head] : null; // T5's, by distance
   return {
     q: matrix(q, state.head),
     k: matrix(k, shared),
     v: matrix(v, shared),
     scaled: attention.scaled,
-    slope: layer.slopes ? layer.slopes[state.head] : null,
+    slope,
+    bias: biases ? (i, j) => biases[j - i + (biases.length - 1) / 2] : slope !== null ? (i, j) => -slope * Math.abs(i - j) : null,
     allowed: (i, j) => (!attention.causal || j <= i) && Math.abs(i - j) < window_,
   };
 }
@@ -99,6 +102,7 @@ export class HeadView extends View {
     const size = head.q.columns;
     const steps = [`q·k = ${words.sum} = ${number(found.products[key])}`];
     if (head.scaled) steps.push(`÷ √${size} (${number(Math.sqrt(size))}) = ${number(found.products[key] / Math.sqrt(size))}`);
+    if (head.bias && head.slope === null) steps.push(`+ (${number(head.bias(query, key))}) = ${number(found.scores[key])}`);
     if (head.slope !== null) steps.push(`− ${head.slope.toFixed(4)} × ${Math.abs(query - key)} = ${number(found.scores[key])}`);
     steps.push(found.allowed[key] ? `exp ÷ ${words.sum} = ${share(found.weights[key])}` : `${words.hidden}: 0`);
     return h("p", { class: "formula" }, steps.map((step) => h("span", {}, step)));
@@ -109,7 +113,7 @@ export class HeadView extends View {
     const { words } = this;
     const size = head.q.columns;
     const captions = [words.keyToken, `k (${size})`, words.dot, head.scaled ? `÷ √${size}` : words.unscaled];
-    if (head.slope !== null) captions.push(words.biased);
+    if (head.bias) captions.push(words.biased);
     captions.push(words.mask, "softmax", `v (${head.v.columns})`);
     const [topK, topV] = [furthest(head.k.values), furthest(head.v.values)];
     const rows = keys.map((text, j) => {
@@ -124,7 +128,7 @@ export class HeadView extends View {
         h("td", {}, strip(vector, topK)),
         h("td", { class: "number" }, number(found.products[j])),
         h("td", { class: "number" }, number(head.scaled ? found.products[j] / Math.sqrt(size) : found.products[j])),
-        head.slope !== null ? h("td", { class: "number" }, number(found.scores[j])) : null,
+        head.bias ? h("td", { class: "number" }, number(found.scores[j])) : null,
         h("td", {}, found.allowed[j] ? words.seen : words.hidden),
         h("td", { class: "number", style: { background: css(colour), color: inkOn(colour) } }, share(found.weights[j])),
         h("td", { class: "after" }, strip(value, topV)),

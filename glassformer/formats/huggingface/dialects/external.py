@@ -1,5 +1,5 @@
-"""Models of Hugging Face that can be read and are written as another: BART, mBART, M2M100 (and NLLB), OPT, RoBERTa, Mistral,
-Qwen2; and what the files of each kind need before the tables of names fit.
+"""Models of Hugging Face that can be read and are written as another: BART, mBART, M2M100 (and NLLB), T5, OPT, RoBERTa,
+Mistral, Qwen2; and what the files of each kind need before the tables of names fit.
 
     tables of positions begin at row 2 in BART's and OPT's files, and behind the id that pads in RoBERTa's: they are cut off there
     M2M100 computes its positions by another series of wavelengths: they become a table
@@ -32,6 +32,7 @@ from glassformer.formats.huggingface.dialects.decoder import (
 )
 from glassformer.formats.huggingface.dialects.dialect import ConfigNames, Dialect, attention_rows, need
 from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS, SEQ2SEQ_ATTENTION, seq2seq_from
+from glassformer.formats.huggingface.dialects.t5 import t5_from, t5_ignored, t5_names, t5_table
 from glassformer.formats.huggingface.tables import Entry, same
 
 Tensors = dict[str, Tensor]
@@ -148,6 +149,7 @@ READ_ONLY = (
     replace(MARIAN, name="bart", from_config=bart_from, half_split=False),
     replace(MARIAN, name="mbart", from_config=mbart_from, half_split=False),
     replace(MARIAN, name="m2m_100", from_config=m2m100_from, half_split=False),
+    Dialect("t5", "transformer", {}, {}, t5_table, lambda config: {}, t5_from, ignored=t5_ignored),
     replace(GPT2, name="opt", table=opt_table, from_config=opt_from, ignored=copy_of_the_table),
     replace(BERT, name="roberta", table=roberta_table, from_config=roberta_from, ignored=roberta_ignored),
     replace(BERT, name="xlm-roberta", table=roberta_table, from_config=roberta_from, ignored=roberta_ignored),
@@ -281,6 +283,7 @@ TIDY: dict[str, Callable[[Mapping[str, Any], Tensors], Tensors]] = {
     "bart": cut_positions,
     "mbart": cut_positions,
     "m2m_100": m2m100_positions,
+    "t5": t5_names,
     "opt": opt_names,
     "roberta": roberta_names,
     "xlm-roberta": roberta_names,

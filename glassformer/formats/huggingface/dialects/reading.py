@@ -35,6 +35,7 @@ CLASSES = {
     "bart": ("BartForConditionalGeneration",),
     "mbart": ("MBartForConditionalGeneration",),
     "m2m_100": ("M2M100ForConditionalGeneration",),
+    "t5": ("T5ForConditionalGeneration",),
     "gpt2": ("GPT2LMHeadModel", "GPT2Model"),
     "opt": ("OPTForCausalLM",),
     "llama": ("LlamaForCausalLM",),
@@ -127,6 +128,10 @@ def refuse_settings(kind: str, hf: Mapping[str, Any]) -> None:
         f"position_embedding_type {positions}": (
             positions not in ("None", "absolute"),
             _("distances are told inside attention by a table"),
+        ),
+        "relative_attention_num_buckets or relative_attention_max_distance": (
+            (hf.get("relative_attention_num_buckets", 32), hf.get("relative_attention_max_distance", 128)) != (32, 128),
+            _("distances have 32 buckets up to 128 here"),
         ),
         "pruned_heads": (hf.get("pruned_heads"), _("heads were taken out of some layers")),
         "quantization_config": (hf.get("quantization_config"), _("its weights are written in fewer bits")),

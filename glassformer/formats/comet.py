@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 from glassformer.evaluation.comet import SETTINGS, WEIGHTS, Comet, Head, Settings
 from glassformer.files import owned, structured
 from glassformer.formats.huggingface.importing import folder_name, read_encoder
@@ -39,7 +39,12 @@ def read_hparams(folder: Path) -> dict[str, Any]:
     try:
         import yaml
     except ImportError:
-        raise UserError("reading hparams.yaml needs PyYAML; install: pip install 'glassformer[hf]'") from None
+        raise UserError(
+            "reading {kind} files needs the package {name}; install it with: {command}",
+            kind=".yaml",
+            name="PyYAML",
+            command=install_hint("hf"),
+        ) from None
     try:
         found = yaml.safe_load((folder / HPARAMS).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from glassformer.errors import UserError
+from glassformer.errors import UserError, install_hint
 from glassformer.tasks.markup import as_html, translate_segments
 from glassformer.text.markup import Node, Segment, SegmentParser, html_segments
 
@@ -62,7 +62,12 @@ def translate_po(content: bytes, path: Path, translate: Translate, numbers: bool
     try:
         from babel.messages.pofile import PoFileError, read_po, write_po
     except ImportError:
-        raise UserError("reading .po files needs Babel; install: pip install 'glassformer[dates]'") from None
+        raise UserError(
+            "reading {kind} files needs the package {name}; install it with: {command}",
+            kind=".po",
+            name="Babel",
+            command=install_hint("dates"),
+        ) from None
     try:
         catalogue = read_po(io.BytesIO(content), abort_invalid=True)
     except (PoFileError, ValueError, UnicodeDecodeError) as error:

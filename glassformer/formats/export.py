@@ -68,10 +68,6 @@ def list_files(folder: Path, **more: Any) -> None:
 def check(model: TextModel, to: str, quantize: str | None) -> str:
     """Refuses what cannot be; the name of the numbers that weights are written in."""
     target, weights = target_of(to), quantize or "fp32"
-    if isinstance(model._model, Ensemble):
-        raise UserError("an ensemble is several runs; export them one by one")
-    if (mistake := model.recipe.model.mistake) != "none":
-        raise UserError("this run has the mistake {mistake} planted in it; it is not exported", mistake=mistake)
     if weights not in target.weights:
         there = ", ".join(w for w in target.weights if w != "fp32")
         raise UserError(
@@ -82,6 +78,10 @@ def check(model: TextModel, to: str, quantize: str | None) -> str:
             names=names("int8"),
         )
     target.require(_("exporting to {target}", target=to))
+    if isinstance(model._model, Ensemble):
+        raise UserError("an ensemble is several runs; export them one by one")
+    if (mistake := model.recipe.model.mistake) != "none":
+        raise UserError("this run has the mistake {mistake} planted in it; it is not exported", mistake=mistake)
     target.writer.refuse(model)
     return weights
 

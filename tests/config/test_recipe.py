@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from glassformer.api.training import make_recipe
@@ -207,7 +207,10 @@ def test_a_recipe_survives_the_way_to_disk_and_back(data: st.DataObject) -> None
             parts[part] = kind(**chosen)
         except ConfigError:
             parts[part] = kind()
-    recipe = Recipe(**parts)
+    try:
+        recipe = Recipe(**parts)
+    except ConfigError:
+        reject()  # parts that do not go together, such as R-Drop and a BERT
     assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
 
 

@@ -98,6 +98,8 @@ class ServerProcesses:
         process = self.context.Process(target=member, args=(self.serve, self.port, ready, threads))
         process.start()
         self.members[process] = ready
+        if self.signals:  # it came while this one was being started
+            process.terminate()
 
     def end(self, *_given: Any) -> None:
         """All of them are told: once, to end in good order; twice, at once."""

@@ -221,4 +221,6 @@ def current() -> Processes:
     torch.distributed.init_process_group(backend)
     atexit.register(torch.distributed.destroy_process_group)
     control = torch.distributed.new_group(backend="gloo", timeout=LONG)
+    # A rank that has something to refuse may leave at once: not before all others are through their own connecting.
+    torch.distributed.barrier(control)
     return Processes(rank, int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", "0")), control)

@@ -86,6 +86,7 @@ def test_samples_fill_a_table(tab: LiveTab, folder: Path) -> None:
     """Each cell is what samples.jsonl has; a click reads the text."""
     tab.page.click("#curves summary")
     lines = [json.loads(line) for line in (folder / "numbers" / "samples.jsonl").read_text().splitlines()]
+    tab.page.wait_for_selector("#learning thead th >> nth=2")  # the samples are asked for when the curves open
     head = tab.page.locator("#learning thead th").all_inner_texts()
     assert head[2:] == [f"step {step}" for step in sorted({line["step"] for line in lines}, reverse=True)]
     cells = {

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-import multiprocessing
 import random
 import shutil
 import signal
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from safetensors.torch import load_file
 
@@ -164,16 +165,19 @@ class Killer(threading.Thread):
         self.left, self.longest, self.draw, self.over = kills, longest, random.Random(1), threading.Event()
 
     def run(self) -> None:
-        known: set[int] = set()
+        # By psutil: multiprocessing's own list asks each child how it ended, and the thread that launched it would not be told.
+        known: set[psutil.Process] = set()
         while self.left and not self.over.wait(0.01):
-            ranks = [p for p in multiprocessing.active_children() if p.pid not in known]
+            servers = [p for p in psutil.Process().children() if "multiprocessing.forkserver" in " ".join(p.cmdline())]
+            ranks = [p for server in servers for p in server.children() if p not in known]
             if len(ranks) == 2:
-                known.update(p.pid for p in ranks if p.pid)
+                known.update(ranks)
                 self.over.wait(self.draw.uniform(0.1, 1.0) * self.longest)
                 victim = self.draw.choice(ranks)
-                if victim.is_alive():
-                    victim.kill()
-                    self.left -= 1
+                with suppress(psutil.NoSuchProcess):  # ended by itself
+                    if victim.status() != psutil.STATUS_ZOMBIE:
+                        victim.kill()
+                        self.left -= 1
 
 
 def test_ranks_killed_at_random_times(pair: Ranks, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -68,8 +68,9 @@ class DecodeConfig:
     )
     engine: Literal["auto", "plain", "fast", "int8", "ctranslate2", "onnx"] = setting(
         "auto",
-        "what runs the model: auto, plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2 (in 8 "
-        "bits, in float32) and onnx is onnxruntime, all three on a CPU",
+        "what runs the model: plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2 (in 8 "
+        "bits, in float32) and onnx is onnxruntime, all three on a CPU; auto is fast, and on a CPU, for greedy "
+        "search, CTranslate2 in float32 once a trial on this machine has shown it faster",
     )
     precision: Literal["auto", "model", "bf16"] = setting(
         "auto",

@@ -190,6 +190,7 @@ class Driver:
         return stepper, state
 
     more_may_come = True
+    closed = False  # nobody is taken in until those who are being answered have left
 
     def admissible(self) -> int:
         """Requests that a step may take in now."""
@@ -232,7 +233,7 @@ class Driver:
 
     def admit(self) -> None:
         """Requests that wait take free slots: all at once where nobody is being answered, else when a quarter is free."""
-        if not self.pending:
+        if not self.pending or self.closed:
             return
         if self.stepper is None or self.state is None:
             self.stepper, self.state = self.start()

@@ -3,7 +3,7 @@
 `plain` is the model itself: nothing is installed. `auto` and `fast` are a copy of it that shares its modules and weights; only
 blocks that are exactly ours have others in their places, on a CPU with packed weights, on CUDA by kernels and in bfloat16. While
 someone listens to the model by a tap or a hook of torch it answers itself, in the same precision. Engines of other people's
-(`int8`, `ctranslate2`, `onnx`): external.py.
+(`int8`, `ctranslate2`, `onnx`): external.py; when `auto` takes one of them: trial.py.
 
 A copy is made when it is first asked for and kept as long as its model. Before each use it is compared with the model: its
 modules and, where weights were copied, the weights.

@@ -13,6 +13,7 @@ from glassformer.decode.driver import FIRST_BATCH, LOOKAHEAD_BATCHES, Driver, Re
 from glassformer.decode.garbage import full_collections_wait
 from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
 from glassformer.decode.streaming import Decode, Streamer
+from glassformer.decode.trial import TrialDriver, may_be_tried
 from glassformer.errors import ConfigError
 
 MIN_TAKEN = 64  # requests that are taken in between two steps, at least
@@ -53,7 +54,7 @@ def answers_of(driver: Driver, requests: Iterable[Request], in_order: bool) -> I
     """Requests in and results out of a driver, until there are no more."""
     source, taken, given = enumerate(requests), 0, 0
     held: dict[int, list[Hypothesis]] = {}
-    exhausted = False
+    exhausted, step = False, TrialDriver(driver).step if may_be_tried(driver) else driver.step
     while True:
         most = LOOKAHEAD_BATCHES * (
             driver.max_requests if driver.stepper is not None else driver.config.batch_size or FIRST_BATCH
@@ -70,7 +71,7 @@ def answers_of(driver: Driver, requests: Iterable[Request], in_order: bool) -> I
             if done := driver.add(number, request):
                 held.update(done)
         if driver.busy:
-            held.update(driver.step())
+            held.update(step())
         if not in_order:
             yield from list(held.items())
             given += len(held)

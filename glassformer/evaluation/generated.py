@@ -77,6 +77,8 @@ def example_scores(
     model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: list[Any], *, edits: bool = False
 ) -> Scores:
     """What the model makes of examples by itself, scored as its task is. `edits`: TER, too."""
+    if recipe.decode.engine == "auto":  # a score must not hang on which program was faster today
+        recipe = replace(recipe, decode=replace(recipe.decode, engine="fast"))
     text_model = TextModel(model, tokenizers, recipe)
     match recipe.data.task, recipe.model.family:
         case "pairs", _:

@@ -3,9 +3,9 @@
 It takes the same requests as our own decoding and gives the same results. The model is converted when it is first asked
 (spec.py) and kept as long as its weights stay as they are. Its search is the beam of CTranslate2, which is
 ours under `stop_rule=first-k`; every length rule ranks what it finds. Three things are its own: what may not be written is
-taken out before the softmax, so `score` adds up what is left (`logprob` and `token_logprobs` are the model's own, and are asked
-for when somebody looks); of a sentence whose beam reaches the limit, hypotheses that were cut may push out some that ended; and
-prompts of different lengths are not decoded together.
+taken out before the softmax, so a beam's `score` adds up what is left (`logprob` and `token_logprobs` are the model's own, and
+are asked for when somebody looks); of a sentence whose beam reaches the limit, hypotheses that were cut may push out some that
+ended; and prompts of different lengths are not decoded together.
 
 What it cannot do (`unsupported`): draws that can be repeated, traces, glossary terms, forced places, diverse groups, batch
 invariance, repetition penalties, a stop that is exact, stop strings with a beam, texts that outgrow learned positions.
@@ -38,13 +38,20 @@ BATCH_SIZE = 32  # texts at a time, where the settings leave it open
 class LazyHypothesis(Hypothesis):
     """An answer whose log-probabilities are computed when somebody reads them."""
 
-    __slots__ = ("cached_logprobs", "scorer")
+    __slots__ = ("cached_logprobs", "cached_score", "rule", "scorer")
 
-    def __init__(self, ids: list[int], score: float, ended: Any, scorer: LazyScorer) -> None:
-        self.ids, self.score, self.ended = ids, score, ended
+    def __init__(self, ids: list[int], score: float | None, ended: Any, scorer: LazyScorer, rule: Any) -> None:
+        self.ids, self.cached_score, self.ended = ids, score, ended
         self.text = self.alignment = self.trace = None
         self.cached_logprobs: list[float] | None = None
-        self.scorer = scorer
+        self.scorer, self.rule = scorer, rule
+
+    @property
+    def score(self) -> float:  # type: ignore[override]
+        """What it was ranked by; of an answer that was the only one, by its log-probability."""
+        if self.cached_score is None:
+            self.cached_score = self.rule.score(self.logprob, len(self.ids), self.ended == "eos")
+        return self.cached_score
 
     @property
     def token_logprobs(self) -> list[float]:  # type: ignore[override]
@@ -226,16 +233,17 @@ class CTranslate2Engine:
             if job.stopping_criterion is not None:
                 end = next((n for n in range(1, len(ids) + 1) if job.stopping_criterion(ids[:n])), None)
                 ids, ended = (ids, ended) if end is None else (ids[:end], "stop")
-            answer = LazyHypothesis(ids, rule.score(total, len(ids), ended == "eos"), ended, scorer)
+            score = rule.score(total, len(ids), ended == "eos") if len(found) > 1 else None
+            answer = LazyHypothesis(ids, score, ended, scorer, rule)
             if request.constraints.prefix:  # CTranslate2 does not count what was given
                 values = self.token_logprobs([request.ids], [ids], 1)[0]
                 answer.cached_logprobs = values if ended == "eos" else values[: len(ids)]
                 counted = answer.logprob - sum(values[: request.constraints.unscored])
-                answer.score = rule.score(counted, len(ids), ended == "eos")
+                answer.cached_score = rule.score(counted, len(ids), ended == "eos")
             else:
                 scorer.unscored.append((request.ids, answer))
             answers.append(answer)
-        return ranked(answers)[: config.n_best]
+        return ranked(answers)[: config.n_best] if len(answers) > 1 else answers
 
     def token_logprobs(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_size: int

@@ -1,0 +1,136 @@
+"""Which program answers under `engine=auto` on a CPU: ours, or CTranslate2 where it writes the same and is faster.
+
+It writes the same under greedy search; its beam stops by another rule. Which is faster depends on machine and model, so both are
+tried: once our own decoding has worked for `WORTH_A_TRIAL` seconds, both answer the next requests, and the faster one goes on.
+Texts that come alone and texts that come together are tried apart. A model whose weights somebody holds (`model.model`) may
+change at any time and is not handed to another program.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer import machine
+from glassformer.decode.captured import make_driver
+from glassformer.decode.driver import Driver, Result
+from glassformer.decode.engines import suits_external
+from glassformer.decode.external import external_engine
+from glassformer.decode.request import NO_CONSTRAINTS
+from glassformer.models.eval_mode import eval_mode
+
+WORTH_A_TRIAL = 1.0  # seconds of decoding; a trial takes about as long again
+TRIAL_TEXTS, ROUNDS = 32, 3
+COPIES = 3  # of the weights, that must fit into free memory: while a model is converted there are so many
+
+
+@dataclass
+class Record:
+    """What is known of a model's speed for texts of one kind."""
+
+    seconds: float = 0.0  # that our own decoding has worked
+    is_faster: bool | None = None  # CTranslate2; None: not tried yet
+
+
+records: weakref.WeakKeyDictionary[nn.Module, dict[bool, Record]] = weakref.WeakKeyDictionary()
+
+
+def may_be_tried(driver: Driver) -> bool:
+    """Under these settings, would CTranslate2 write what this driver writes?"""
+    model, config, special = driver.model, driver.config, driver.special
+    if config.engine != "auto" or config.batch_invariant or config.beams > 1 or config.temperature > 0:
+        return False
+    if driver.align or driver.trace or not driver.cached or special.eos is None or special.more_ends:
+        return False
+    weight = next(model.parameters())
+    if len(driver.members) > 1 or weight.device.type != "cpu" or weight.dtype != torch.float32 or model.handed_out:
+        return False
+    return find_spec("ctranslate2") is not None and suits_external(model)
+
+
+class TrialDriver:
+    """A driver whose requests are answered by CTranslate2 where that has been seen to be faster."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.engine: Any = external_engine("ctranslate2")
+        self.config, self.alone = replace(driver.config, engine="ctranslate2"), False
+
+    def step(self) -> list[Result]:
+        """As `Driver.step`."""
+        driver = self.driver
+        if not driver.n:
+            self.alone = len(driver.pending) == 1 and not driver.more_may_come
+        record = records.setdefault(driver.model, {}).setdefault(self.alone, Record())
+        due = record.is_faster is None and record.seconds > WORTH_A_TRIAL
+        # A trial, and the other program, begin when what is under way is finished.
+        driver.closed = bool(driver.n and driver.pending) and (due or bool(record.is_faster)) and self.suits()
+        if not driver.n and (due or record.is_faster) and self.suits():
+            if due:
+                record.is_faster = self.is_faster()
+            if record.is_faster:
+                return self.answer([one[1:] for one in self.take_pending()])
+        began = time.perf_counter()
+        results = driver.step()
+        record.seconds += time.perf_counter() - began
+        return results
+
+    def take_pending(self) -> list[Any]:
+        """All that wait, which do so no longer."""
+        pending, self.driver.pending = self.driver.pending, []
+        return pending
+
+    def suits(self) -> bool:
+        """Can CTranslate2 do all that the waiting requests ask for?"""
+        batch = [one[1:] for one in self.driver.pending]
+        free = all(request.constraints is NO_CONSTRAINTS for request, _ in batch)
+        return free and self.engine.unsupported(self.driver.model_config, batch, self.config) is None
+
+    @torch.no_grad()
+    def answer(self, batch: list[Any]) -> list[Result]:
+        """These requests, answered by CTranslate2."""
+        driver = self.driver
+        with eval_mode(driver.model):
+            answers = self.engine.answer(driver.model, batch, self.config, driver.special)
+        return [
+            (job.request_id, driver.finish(request, own)) for (request, job), own in zip(batch, answers, strict=True)
+        ]
+
+    def answer_ourselves(self, batch: list[Any]) -> None:
+        """The same requests by our own decoding, as a new call of it would."""
+        driver = self.driver
+        other = make_driver(driver.model, driver.config, driver.special, text=driver.text)
+        other.more_may_come = False
+        for request, job in batch:
+            other.add(job.request_id, request)
+        while other.busy:
+            other.step()
+
+    def is_faster(self) -> bool:
+        """Is CTranslate2 faster with the requests that wait? No, where it fails or the memory for its copy is missing."""
+        weights = sum(p.numel() * p.element_size() for p in self.driver.model.parameters())
+        if (machine.available_memory(torch.device("cpu")) or 0) < COPIES * weights:
+            return False
+        batch = [one[1:] for one in self.driver.pending[:TRIAL_TEXTS]]
+        try:
+            self.answer(batch)  # converts the model, and starts its threads
+        except (ImportError, RuntimeError, ValueError):
+            return False
+        return fastest(lambda: self.answer(batch)) < fastest(lambda: self.answer_ourselves(batch))
+
+
+def fastest(call: Callable[[], Any]) -> float:
+    """Seconds of the fastest of a few calls."""
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return min(times)

@@ -50,7 +50,7 @@ class DataConfig:
         "pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a label a word",
     )
     builtin: str | None = setting(
-        None, "dates, phrases, stdlib, languages, date-parts, copy, reverse, sort, in-context, treebank"
+        None, "dates, news, phrases, stdlib, languages, date-parts, copy, reverse, sort, in-context, treebank"
     )
     locales: tuple[str, ...] = setting((), 'dates: of these locales alone, such as ["de", "fr"]; empty: all 33')
     direction: str | None = setting(None, 'phrases: "zh-en" and its sisters')

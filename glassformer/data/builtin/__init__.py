@@ -1,6 +1,7 @@
 """Data that needs no download, to try every kind of task in minutes.
 
     dates                pairs     a date as one of many locales writes it, to ISO 8601
+    news                 pairs     a sentence with a date in it, in four languages, to that date
     phrases              pairs     everyday sentences in English, Chinese and German (see phrases.py)
     copy, reverse, sort  pairs     a short row of letters, repeated, turned round, put in order
     in-context           pairs     a made-up table in the prompt, and a question that only it answers
@@ -10,7 +11,7 @@
     date-parts           tag       the tokens of a written date, each with DAY, MONTH, YEAR, WEEKDAY or O
 
 Everything follows from fixed seeds and from stable hashes, so two machines with the same Babel hold the same data. What
-is held out is never a mere line: in `dates` and `date-parts` it is the day, in `languages` the names of countries,
+is held out is never a mere line: in `dates`, `news` and `date-parts` it is the day, in `languages` the names of countries,
 languages and currencies, in `stdlib` the file. `size` sets the number of training examples; validation and test keep
 theirs, so that scores of different sizes can be compared.
 
@@ -29,7 +30,7 @@ from glassformer.data.builtin.phrases import open_phrases
 from glassformer.data.builtin.stdlib import stdlib_files
 from glassformer.data.builtin.toys import HELD_OUT_SIZE, in_context, reverse, rows_and_answers
 from glassformer.data.builtin.treebank import treebank
-from glassformer.data.builtin.written_dates import date_pairs, date_parts, examples_in_ten_languages
+from glassformer.data.builtin.written_dates import date_pairs, date_parts, examples_in_ten_languages, news
 from glassformer.errors import ConfigError
 
 PHRASES_SEED = 1
@@ -46,6 +47,7 @@ class DataSet(Protocol):
 
 TASKS = {
     "dates": "pairs",
+    "news": "pairs",
     "phrases": "pairs",
     "copy": "pairs",
     "reverse": "pairs",
@@ -99,6 +101,8 @@ def open_builtin(config: DataConfig, split: Split) -> DataSet:
     match name:
         case "dates":
             return date_pairs(split, size, config.locales or LOCALES)
+        case "news":
+            return news(split, size)
         case "date-parts":
             return date_parts(split, size)
         case "languages":

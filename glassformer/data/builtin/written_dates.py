@@ -1,4 +1,5 @@
-"""`dates` and `date-parts`: a date as one of many locales writes it, to ISO 8601, or each of its tokens to what it stands for."""
+"""`dates`, `news` and `date-parts`: a date as one of many locales writes it, alone or in a sentence, to ISO 8601, or each of its
+tokens to what it stands for."""
 
 from __future__ import annotations
 
@@ -20,6 +21,30 @@ from glassformer.data.builtin.dates import (
 )
 from glassformer.data.builtin.draws import draw
 from glassformer.errors import ConfigError
+
+NEWS = {
+    "en": (
+        ("the bridge", "the new school", "the old market", "platform {number}"),
+        ("Lyon", "Turin", "Cork", "Graz"),
+        ("{thing} in {place} was opened on {date}.", "On {date} {thing} in {place} was closed for {number} weeks."),
+    ),
+    "de": (
+        ("die Brücke", "die neue Schule", "der alte Markt", "Gleis {number}"),
+        ("Lyon", "Turin", "Cork", "Graz"),
+        ("Am {date} wurde {thing} in {place} eröffnet.", "Seit dem {date} ist {thing} in {place} für {number} Wochen gesperrt."),
+    ),
+    "fr": (
+        ("le pont", "la nouvelle école", "le vieux marché", "le quai {number}"),
+        ("Lyon", "Turin", "Cork", "Graz"),
+        ("Le {date}, {thing} de {place} a ouvert.", "Depuis le {date}, {thing} de {place} est fermé pour {number} semaines."),
+    ),
+    "zh": (
+        ("大桥", "新学校", "老市场", "{number} 号站台"),
+        ("里昂", "都灵", "科克", "格拉茨"),
+        ("{place}的{thing}于{date}开放。", "{date}起，{place}的{thing}关闭 {number} 周。"),
+    ),
+}  # fmt: skip
+"""By locale: things, places, and what is told of them. The number is there to mislead."""
 
 
 def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> Iterator[tuple[Writing, datetime.date]]:
@@ -53,6 +78,20 @@ def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> 
 def date_pairs(split: Split, size: int, locales: Sequence[str] = LOCALES) -> list[tuple[str, str]]:
     """Written dates of these locales, each with its ISO form; a locale that is named twice comes twice as often."""
     return [(writing.write(day), day.isoformat()) for writing, day in draw_writings(split, size, locales)]
+
+
+def news(split: Split, size: int) -> list[tuple[str, str]]:
+    """Sentences with a date in them, in four languages, each with that date's ISO form; one in four is the date alone."""
+    chosen = Random(f"news/{split}")
+    pairs = []
+    for writing, day in draw_writings(split, size, tuple(NEWS)):
+        thing, place, sentence = (options[draw(chosen, len(options))] for options in NEWS[writing.locale])
+        number = 2 + draw(chosen, 28)
+        text = (sentence if draw(chosen, 4) else "{date}").format(
+            thing=thing.format(number=number), place=place, date=writing.write(day), number=number
+        )
+        pairs.append((text[:1].upper() + text[1:], day.isoformat()))
+    return pairs
 
 
 def date_parts(split: Split, size: int) -> list[tuple[list[str], list[DateTag]]]:

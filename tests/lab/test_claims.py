@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -300,3 +301,13 @@ def test_a_study_that_is_stopped_leaves_nobody_at_work(how: str, tmp_path: Path)
         assert study.returncode == 75
         assert "the same command goes on" in said
         assert "Traceback" not in said
+
+
+def test_every_word_of_the_tables_has_its_chinese() -> None:
+    """Titles, headings and fixed cells, as the page in Chinese prints them. (What is filled in is left as it is.)"""
+    chinese = tomllib.loads((Path(__file__).parents[2] / "docs" / "claims_tables.toml").read_text(encoding="utf-8"))
+    for claim in all_claims():
+        for table in claim.table:
+            cells = [cell for rows in table.rows for cell in rows.cells if isinstance(cell, str)]
+            words = {w for w in (table.title, *table.columns, *cells) if "{" not in w and any(map(str.isalpha, w))}
+            assert words <= chinese.keys(), claim.name

@@ -1,14 +1,20 @@
-"""Cheaper than attention: a window, linear attention, and a hybrid of linear and full layers, on long copying and on text."""
+"""Cheaper than attention: a window, linear attention, and a hybrid of linear and full layers, on long copying and on text;
+and what linear attention costs as the text grows."""
 
 from __future__ import annotations
 
 import time
 
-from glassformer.lab.alternatives.linear_attention import LinearAttention
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from glassformer.lab.alternatives.linear_attention import LinearAttention, linear_attention
 from glassformer.lab.claims.claim import Budget, Measured
 from glassformer.lab.claims.text import characters, drawn_rows, held_out
 from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, train, train_on
 from glassformer.models import GPT
+from glassformer.nn.attention import masked_attention
+from glassformer.nn.masks import AttentionMask
 
 BLOCK = 256
 WINDOW = 16
@@ -35,8 +41,24 @@ def make(kind: str, vocabulary: int) -> GPT:
     return model
 
 
+def cost(kind: str, length: int) -> Measured:
+    """How the operations of causal attention alone grow when a text of so many tokens becomes four times as long."""
+    counted = []
+    for tokens in (length, 4 * length):
+        q, k, v = (torch.randn(1, 4, tokens, 16) for _ in range(3))
+        with FlopCounterMode(display=False) as flops:
+            if kind == "linear":
+                linear_attention(q, k, v, causal=True)
+            else:
+                masked_attention(q, k, v, AttentionMask(causal=True))
+        counted.append(flops.get_total_flops())
+    return {"growth": counted[1] / counted[0], "operations": counted[1] / (4 * length)}
+
+
 def trial(budget: Budget, kind: str, task: str, length: int, seed: int) -> Measured:
-    """Copying rows of so many letters, or the next character of Python's source."""
+    """Copying rows of so many letters, the next character of Python's source, or the cost of attention."""
+    if task == "cost":
+        return cost(kind, length)
     if task == "copy":
         letters = Letters("copy", length, length)
         model = make(kind, letters.vocabulary)

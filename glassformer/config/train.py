@@ -36,8 +36,10 @@ class TrainConfig:
         False, "the same numbers to the bit on CUDA too, at some cost of speed (on a CPU they are anyway)"
     )
     threads: int | None = setting(None, "threads on a CPU; none: as many as torch finds", ge=1, le=1024)
-    optimizer: Literal["adamw", "muon"] = setting(
-        "adamw", "adamw; muon: Newton-Schulz steps for the matrices inside blocks, AdamW for the rest"
+    optimizer: Literal["adamw", "muon", "soap", "schedule-free"] = setting(
+        "adamw",
+        "adamw; muon: Newton-Schulz steps for the matrices inside blocks, AdamW for the rest; soap: Adam in the eigenbasis of "
+        "Shampoo for those; schedule-free: AdamW that averages its steps, with train.schedule=constant",
     )
     # At most 1e100 is beyond float32, so that what happens then can be tried.
     learning_rate: float = setting(1e-3, "the highest rate of the schedule (for noam, see noam_factor)", gt=0, le=1e100)
@@ -156,7 +158,22 @@ class TrainConfig:
             )
         if self.r_drop and self.precision == "fp8":
             raise ConfigError("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto")
-        if self.shard and self.optimizer == "muon":
-            raise ConfigError("train.shard cuts the matrices that Muon needs whole; set train.optimizer=adamw")
-        if self.lora_rank and (self.precision == "fp8" or self.optimizer == "muon"):
+        if self.shard and self.optimizer in ("muon", "soap"):
+            raise ConfigError(
+                "train.shard cuts the matrices that train.optimizer={optimizer} needs whole; set train.optimizer=adamw",
+                optimizer=self.optimizer,
+            )
+        if self.optimizer == "schedule-free":
+            self.check_schedule_free()
+        if self.lora_rank and (self.precision == "fp8" or self.optimizer != "adamw"):
             raise ConfigError("LoRA goes with train.precision=auto and train.optimizer=adamw; set those")
+
+    def check_schedule_free(self) -> None:
+        """Refuses what an optimizer that averages by itself does not go with."""
+        if self.schedule != "constant" or self.ema is not None:
+            raise ConfigError(
+                "train.optimizer=schedule-free has no schedule and averages by itself; set train.schedule=constant (train.warmup "
+                "stays) and leave train.ema out"
+            )
+        if self.betas[0] == 0:
+            raise ConfigError("train.optimizer=schedule-free needs the first of train.betas above 0")

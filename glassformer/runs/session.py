@@ -189,8 +189,8 @@ class Session:
 
     def validate_unless_stopped(self) -> Scores | None:
         """Rank 0 measures, and every rank has its values; None where it was asked to stop meanwhile."""
-        scores, average = None, self.trainer.ema is not None
-        weights = self.trainer.served_tensors() if average or self.config.shard else None
+        scores = None
+        weights = self.trainer.served_tensors() if self.trainer.averages() or self.config.shard else None
         if self.processes.rank == 0:
             with suppress(Stopped), self.clock.during("validate"):
                 scores = self.validate(weights)

@@ -196,6 +196,7 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
     screen = Screen(config.steps)
     train_batches = batches("train", layout)
     may_capture = device.type == "cuda" and compiling and train_batches.shape is not None and processes.size == 1
+    may_capture &= config.optimizer != "soap"  # its decompositions ask the device
     if config.capture and not may_capture:
         raise ConfigError(
             "train.capture=true captures a compiled step on CUDA whose batches all have one shape; leave train.capture out, "

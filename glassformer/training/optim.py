@@ -1,6 +1,6 @@
-"""AdamW, and Muon for the matrices where asked.
+"""AdamW, and Muon or SOAP for the matrices where asked; or AdamW without a schedule for all.
 
-    matrices   of the layers; decayed; Muon takes these where asked, AdamW otherwise
+    matrices   of the layers; decayed; Muon or SOAP takes these where asked, AdamW otherwise
     outputs    a layer of its own that gives the scores (untied, or of labels); decayed; always AdamW, since its rows are
                words, which come up as often as they do, not directions that should all move at one rate
     tables     embeddings and learned positions; decayed only where asked; always AdamW
@@ -17,12 +17,14 @@ parameters and state as they are, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
 from glassformer.models.parts import is_embedding
+from glassformer.training.newer_optimizers import SOAP, ScheduleFree
 from glassformer.training.processes import placed_like
 
 
@@ -98,29 +100,29 @@ class Muon(torch.optim.Optimizer):
 
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
-    """One AdamW, or Muon for the matrices and AdamW for the rest."""
+    """One AdamW or schedule-free AdamW, or Muon or SOAP for the matrices and AdamW for the rest."""
     groups = parameter_groups(model)
     fused = all(p.device.type in ("cuda", "cpu") for p in model.parameters())
-    decayed = [*groups["matrices"], *groups["outputs"]] if config.optimizer == "adamw" else list(groups["outputs"])
+    apart = config.optimizer in ("muon", "soap")
+    decayed = list(groups["outputs"]) if apart else [*groups["matrices"], *groups["outputs"]]
     kept = list(groups["vectors"])
     (decayed if config.decay_embeddings else kept).extend(groups["tables"])
     adamw_groups = [
         {"params": [p for _, p in decayed], "weight_decay": config.weight_decay},
         {"params": [p for _, p in kept], "weight_decay": 0.0},
     ]
-    optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(
-            [g for g in adamw_groups if g["params"]],
-            lr=config.learning_rate,
-            betas=config.betas,
-            eps=config.eps,
-            fused=fused,
-            capturable=any(p.is_cuda for p in model.parameters()),
-        )
-    ]
+    adamw_groups = [g for g in adamw_groups if g["params"]]
+    how: dict[str, Any] = {"lr": config.learning_rate, "betas": config.betas, "eps": config.eps}
+    if config.optimizer == "schedule-free":
+        optimizers: list[torch.optim.Optimizer] = [ScheduleFree(adamw_groups, **how)]
+    else:
+        on_cuda = any(p.is_cuda for p in model.parameters())
+        optimizers = [torch.optim.AdamW(adamw_groups, **how, fused=fused, capturable=on_cuda)]
+    matrices = [p for _, p in groups["matrices"]]
     if config.optimizer == "muon":
-        matrices = [p for _, p in groups["matrices"]]
         optimizers.append(Muon(matrices, lr=config.muon_learning_rate, weight_decay=config.weight_decay))
+    elif config.optimizer == "soap":
+        optimizers.append(SOAP(matrices, **how, weight_decay=config.weight_decay))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["base_lr"] = group["lr"]

@@ -44,6 +44,7 @@ from glassformer.language import _
 from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.training.gradient_norms import gradient_norms, layers_of
 from glassformer.training.graph import CapturedStep
+from glassformer.training.newer_optimizers import SOAP, ScheduleFree
 from glassformer.training.optim import load_optimizer_tensors, optimizer_tensors
 from glassformer.training.processes import current, is_sharded, local, placed_like, whole
 from glassformer.training.progress import StepReport, TrainerCallback, TrainerState
@@ -76,8 +77,9 @@ class Trainer:
         self.model, self.loss, self.batches = model, loss, batches
         self.processes = current()
         self.stop_asked: Callable[[], bool] = lambda: False  # here
-        # Whether a step counts, without asking the host. (Of a sharded model it is asked: its steps are long.)
-        self.decides_on_device = device.type == "cuda" and not any(map(is_sharded, model.parameters()))
+        # Whether a step counts, without asking the host. (Of a sharded model, and for SOAP, it is asked: such steps are long.)
+        asks = any(map(is_sharded, model.parameters())) or any(isinstance(one, SOAP) for one in optimizers)
+        self.decides_on_device = device.type == "cuda" and not asks
         self.warm = False
         self.stopping = False  # any process was asked to stop, and all know
         self.optimizers, self.rate, self.config = optimizers, rate, config
@@ -301,7 +303,7 @@ class Trainer:
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """Every tensor that moves: the model's, and those of the training by a prefix of their own."""
         training = {f"optimizer/{n}": t for n, t in optimizer_tensors(self.model, self.optimizers).items()}
-        training |= {f"ema/{n}": t for n, t in (self.ema or {}).items()}
+        training |= {f"ema/{n}": t for n, t in (self.averages() or {}).items()}
         training["random/cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             training["random/cuda"] = torch.cuda.get_rng_state()
@@ -361,5 +363,13 @@ class Trainer:
             )
 
     def served_tensors(self) -> dict[str, Tensor]:
-        """The weights one would use now: the moving average where there is one."""
-        return self.processes.gathered(model_tensors(self.model) if self.ema is None else self.ema)
+        """The weights one would use now: the average where there is one."""
+        averages = self.averages()
+        return self.processes.gathered(model_tensors(self.model) if averages is None else averages)
+
+    def averages(self) -> dict[str, Tensor] | None:
+        """The averaged weights: the moving average's, or those of an optimizer that averages; None where nothing is averaged."""
+        if self.ema is not None or not isinstance(self.optimizers[0], ScheduleFree):
+            return self.ema
+        averaged = {n: self.optimizers[0].average(p) for n, p in self.model.named_parameters() if p.requires_grad}
+        return model_tensors(self.model) | {name: tensor.detach() for name, tensor in averaged.items()}

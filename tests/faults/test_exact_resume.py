@@ -48,6 +48,8 @@ CASES = {
         [],
     ),
     "with the norms of layers": Case("train.log_layers=true", [kill("step", 14)], [(0, 10)]),
+    "with soap": Case("train.optimizer=soap train.weight_decay=0.1", [kill("step", 14)], [(0, 10)]),
+    "schedule-free": Case("train.optimizer=schedule-free train.schedule=constant", [kill("step", 14)], [(0, 10)]),
     "with muon": Case("train.optimizer=muon train.weight_decay=0.1", [kill("step", 14)], [(0, 10)]),
     "with batch norm and recomputation": Case(
         "model.norm=batch train.checkpoint_activations=true", [kill("step", 14)], [(0, 10)]

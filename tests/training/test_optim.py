@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import pytorch_optimizer
+import schedulefree
 import torch
 from torch import nn
 
 from glassformer.config import ModelConfig, TrainConfig
 from glassformer.models import build_model
+from glassformer.training.newer_optimizers import SOAP, ScheduleFree
 from glassformer.training.optim import (
     Muon,
     load_optimizer_tensors,
@@ -54,14 +57,20 @@ def test_groups_are_as_stated(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "soap", "schedule-free"])
 @pytest.mark.parametrize("decay_embeddings", [False, True])
 def test_each_parameter_has_one_optimizer_and_the_stated_decay(
     name: str, optimizer: str, decay_embeddings: bool
 ) -> None:
     """Broken variants: decay on norms and biases; Muon on a table; a parameter with two optimizers, or none."""
     model = build_model(MODELS[name])
-    config = TrainConfig(optimizer=optimizer, weight_decay=0.1, decay_embeddings=decay_embeddings, learning_rate=2e-3)
+    config = TrainConfig(
+        optimizer=optimizer,
+        weight_decay=0.1,
+        decay_embeddings=decay_embeddings,
+        learning_rate=2e-3,
+        schedule="constant",
+    )
     names = {id(p): n for n, p in model.named_parameters()}
     seen: dict[str, tuple[str, float, float]] = {}
     for each in make_optimizers(model, config):
@@ -72,8 +81,53 @@ def test_each_parameter_has_one_optimizer_and_the_stated_decay(
     for n, p in model.named_parameters():
         kind = stated_kind(n, p)
         decay = {"matrices": 0.1, "outputs": 0.1, "tables": 0.1 if decay_embeddings else 0.0, "vectors": 0.0}[kind]
-        by_muon = optimizer == "muon" and kind == "matrices"
-        assert seen[n] == ("Muon" if by_muon else "AdamW", decay, 0.02 if by_muon else 2e-3), n
+        own = {"muon": "Muon", "soap": "SOAP"}.get(optimizer) if kind == "matrices" else None
+        usual = "ScheduleFree" if optimizer == "schedule-free" else "AdamW"
+        assert seen[n] == (own or usual, decay, 0.02 if own == "Muon" else 2e-3), n
+
+
+@pytest.mark.parametrize("name", ["soap", "schedule-free"])
+def test_newer_optimizers_are_those_of_their_packages(name: str) -> None:
+    """Thirty steps with a rate that warms up, beside pytorch_optimizer's SOAP and Defazio's schedulefree. Broken variants: bases
+    turned every step; the second moment left in the old order; a mean that counts the warm-up in full; decay at z. (Square
+    matrices: of others the first bases of SOAP are free where the first gradient is nothing.)"""
+    torch.manual_seed(1)
+    ours, theirs = (nn.ParameterList([torch.randn(6, 6), torch.randn(9, 9)]).double() for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    how = {"lr": 0.01, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
+    if name == "soap":
+        pair = SOAP(ours, **how), pytorch_optimizer.SOAP(theirs, **how)
+    else:
+        pair = ScheduleFree(ours, **how), schedulefree.AdamWScheduleFree(theirs, **how)
+        pair[1].train()
+    for step in range(30):
+        for p, q in zip(ours, theirs, strict=True):
+            gradient = torch.randn_like(p) + p.detach()
+            p.grad, q.grad = gradient.clone(), gradient.clone()
+        for optimizer in pair:
+            for group in optimizer.param_groups:
+                group["lr"] = 0.01 * min(1.0, (step + 1) / 10)
+            optimizer.step()
+        for p, q in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+    if name == "schedule-free":
+        used = [pair[0].average(p) for p in ours]
+        pair[1].eval()
+        for x, q in zip(used, theirs, strict=True):
+            torch.testing.assert_close(x, q.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_refused_step_of_schedule_free_changes_no_bit() -> None:
+    parameters = [nn.Parameter(torch.randn(5, 3))]
+    optimizer = ScheduleFree(parameters, lr=0.1, betas=(0.9, 0.99), eps=1e-8)
+    for finite in (True, False, True):
+        before = [parameters[0].detach().clone(), *(t.clone() for t in optimizer.state[parameters[0]].values())]
+        parameters[0].grad = torch.full((5, 3), 1.0 if finite else float("nan"))
+        optimizer.finite = torch.tensor(finite)
+        optimizer.step()
+        after = [parameters[0].detach(), *optimizer.state[parameters[0]].values()]
+        assert finite or all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+        assert all(t.isfinite().all() for t in after)
 
 
 def test_frozen_parameters_are_left_out() -> None:
@@ -221,13 +275,13 @@ def test_a_refused_first_step_of_muon_leaves_it_as_if_it_had_not_been() -> None:
     assert torch.equal(weight, before) and optimizer.state[weight]["momentum"].abs().max() == 0
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "soap", "schedule-free"])
 def test_state_goes_out_and_in_by_name(optimizer: str) -> None:
     """A second model with the saved state makes the same next step, bit for bit. Broken variants: the step count of Adam
     left behind; state matched by order and not by name."""
     torch.manual_seed(0)
     models = [build_model(SMALL) for _ in range(2)]
-    config = TrainConfig(optimizer=optimizer, weight_decay=0.1)
+    config = TrainConfig(optimizer=optimizer, weight_decay=0.1, schedule="constant")
     sets = [make_optimizers(m, config) for m in models]
     gradients = [{n: torch.randn_like(p) for n, p in models[0].named_parameters()} for _ in range(4)]
 

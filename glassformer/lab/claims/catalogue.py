@@ -18,6 +18,7 @@ NAMES = (
     "drift",
     "residuals",
     "smoothing",
+    "optimizers",
     "leak",
     "parallel",
     "cache",

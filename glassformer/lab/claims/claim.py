@@ -239,10 +239,13 @@ class Claim:
 
     def plan(self, budget: Budget) -> list[Settings]:
         """The trials that a budget asks for: every combination of the settings of each grid, each with every seed. A setting's
-        values may be given for each budget, `{quick = …, default = …, full = …}`."""
+        values may be given for each budget, `{quick = …, default = …, full = …}`. A grid that `needs` a folder which is not there
+        is left out."""
         found: list[Settings] = []
         for one in self.grid:
             choices: dict[str, Any] = {"seed": range(budget.seeds), **one}
+            if not Path(choices.pop("needs", ".")).exists():
+                continue
             for key, values in choices.items():
                 if isinstance(values, Mapping):
                     choices[key] = values.get(budget.name, values.get("default", []))

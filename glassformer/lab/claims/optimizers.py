@@ -1,0 +1,63 @@
+"""Optimizers on the recipes people train: the same model, data and number of steps, each optimizer at its best rate."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.config import read_recipe
+from glassformer.evaluation.held_out import held_out
+from glassformer.evaluation.teacher_forced import teacher_forced
+from glassformer.lab.claims.claim import Budget, Measured
+
+RECIPES = {
+    "dates": "dates",
+    "shakespeare": "shakespeare-char",
+    "multi30k": "multi30k-en-de",
+    "tatoeba": "tatoeba-en-zh",
+}
+MUON_RATE = 0.02
+HELD_OUT = 2000  # examples of validation: half of them choose the rate, the other half judge
+
+
+def settings_of(corpus: str, optimizer: str, rate: float, steps: int, seed: int) -> dict[str, Any]:
+    """A recipe's settings of training with another optimizer. `rate` multiplies the recipe's own; every optimizer but the
+    schedule-free one follows half a cosine, and nothing is averaged but by that one."""
+    recipe = read_recipe(RECIPES[corpus]).train
+    return {
+        "optimizer": optimizer,
+        "learning_rate": rate * recipe.learning_rate,
+        "muon_learning_rate": rate * MUON_RATE,
+        "schedule": "constant" if optimizer == "schedule-free" else "cosine",
+        "warmup": min(recipe.warmup, steps // 10),
+        "steps": steps,
+        "validate_every": steps,
+        "validate_examples": 0,
+        "metric": "loss",
+        "save_every": steps,
+        "average_last": 0,
+        "ema": None,
+        "seed": seed + 1,
+    }
+
+
+def trial(budget: Budget, corpus: str, optimizer: str, rate: float, share: float, seed: int) -> Measured:
+    """The loss on held-out examples after a share of the recipe's steps."""
+    from glassformer.api import train
+
+    steps = budget.steps(round(share * read_recipe(RECIPES[corpus]).train.steps))
+    size: dict[str, Any] = {"size": max(500, budget.steps(100_000))} if corpus == "dates" else {}
+    device = torch.get_default_device()
+    with tempfile.TemporaryDirectory() as folder, torch.device("cpu"):  # what is prepared is made on the host
+        how = settings_of(corpus, optimizer, rate, steps, seed)
+        began = time.perf_counter()
+        run = Path(folder) / "run"
+        model = train(RECIPES[corpus], out=run, device=device.type, quiet=True, train=how, **size)
+        seconds = time.perf_counter() - began
+        batches = held_out(model, "val", HELD_OUT, run / "data").batches
+        choosing, judging = (teacher_forced(model._model, batches[n::2], device).values["loss"] for n in (0, 1))
+    return {"val": choosing, "loss": judging, "seconds": seconds}

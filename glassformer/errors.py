@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,15 @@ class UnknownName(UserError, KeyError):
     """A name that nothing has, looked up as in a dictionary."""
 
     __str__ = ValueError.__str__  # a KeyError shows its sentence in quotation marks
+
+
+@contextmanager
+def writing(path: Any) -> Iterator[None]:
+    """Inside, what the system refuses to write is one sentence about the path."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
 
 
 class Notice(UserWarning):

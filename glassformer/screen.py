@@ -85,6 +85,27 @@ def spoken(thing: Any) -> Any:
     return thing
 
 
+RIGHT: dict[str, Any] = {"justify": "right"}
+FOLD: dict[str, Any] = {"overflow": "fold"}
+FIXED: dict[str, Any] = {"no_wrap": True}
+BARE: dict[str, Any] = {"box": None, "padding": (0, 2, 0, 0)}  # of a table: a list, without lines
+
+
+def make_table(
+    columns: Iterable[str | tuple[str, dict[str, Any]]], rows: Iterable[Iterable[Any]] = (), **how: Any
+) -> Any:
+    """A table of rich's. A column is its heading, or that and what rich is told of it, such as `RIGHT`."""
+    from rich.table import Table
+
+    table = Table(**{"title_justify": "left", **how})
+    for column in columns:
+        heading, options = (column, {}) if isinstance(column, str) else column
+        table.add_column(heading, **options)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def watcher_console() -> Any:
     """The same for stderr. A reader who leaves is no reason to end the program, as rich would."""
     from rich.console import Console

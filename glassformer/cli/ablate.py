@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glassformer.cli import options
-from glassformer.errors import UserError
+from glassformer.errors import writing
 from glassformer.language import _, localized
-from glassformer.screen import table_console, warn
+from glassformer.screen import BARE, FIXED, RIGHT, make_table, table_console, warn
 
 if TYPE_CHECKING:
     from glassformer.lab.ablate.report import AblationReport
 
-SHOWN = (0, 3, 4, 5, 6, 7)  # of the columns: all of them are wider than a terminal
+SHOWN = {0: {}, 3: FIXED | RIGHT, 4: FIXED | RIGHT, 5: RIGHT, 6: FIXED | RIGHT, 7: FIXED}
+"""Of the columns: all of them are wider than a terminal."""
 
 
 def ablate(
@@ -59,15 +60,12 @@ def ablate(
     folder = out or Path("runs") / "ablate" / (Path(recipe).stem + ("-quick" if quick else ""))
     command = as_typed(recipe, overrides or [], vary or [], seeds, cross=cross, quick=quick)
     try:
-        found = study.ablate(asked, folder, command=command, jobs=jobs, only_plan=only_plan)
+        with writing(folder):
+            found = study.ablate(asked, folder, command=command, jobs=jobs, only_plan=only_plan)
     except runs.Stopped:
         more = f" --out {shlex.quote(str(out))}" if out is not None else ""
         warn(_("stopped; go on with: {command}{more}", command=command, more=more))
         raise SystemExit(runs.STOPPED) from None
-    except OSError as error:
-        raise UserError(
-            "{filename} cannot be written: {reason}", filename=error.filename or folder, reason=error.strerror
-        ) from None
     if isinstance(found, study.Cost):
         print(json.dumps(vars(found)) if as_json else found.sentence())
         return
@@ -89,38 +87,25 @@ def as_typed(recipe: str, overrides: list[str], vary: list[str], seeds: int | No
 
 def show_list(as_json: bool) -> None:
     """The ablations that are ready, as a table or as JSON."""
-    from rich.table import Table
-
     from glassformer.lab.ablate.ready import ready_sets
 
+    ready = ready_sets()
     if as_json:
-        print(
-            json.dumps([{"name": one.name, "about": one.about, "variants": len(one.variants)} for one in ready_sets()])
-        )
+        print(json.dumps([{"name": one.name, "about": one.about, "variants": len(one.variants)} for one in ready]))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in (_("name"), _("variants"), _("seeds"), _("what")):
-        table.add_column(
-            column, no_wrap=column != "what", justify="right" if column in ("variants", "seeds") else "left"
-        )
-    for one in ready_sets():
-        table.add_row(one.name, str(len(one.variants)), str(one.seeds), localized(one.about))
+    columns = (_("name"), FIXED), (_("variants"), FIXED | RIGHT), (_("seeds"), FIXED | RIGHT), _("what")
+    rows = [(one.name, str(len(one.variants)), str(one.seeds), localized(one.about)) for one in ready]
     console = table_console()
-    console.print(table)
-    console.print()
+    console.print(make_table(columns, rows, **BARE), "")
     console.print(_("Or vary what you like: glassformer ablate RECIPE --vary key.sub=a,b,c"))
 
 
 def show(report: AblationReport, folder: Path) -> None:
     """The table, what did not end, and where everything is."""
-    from rich.table import Table
-
     from glassformer.lab.ablate.report import cells, columns
 
     heads = columns(report.metric)
-    table = Table(title=report.about, title_justify="left")
-    for number in SHOWN:
-        table.add_column(heads[number], justify="left" if number in (0, 7) else "right", no_wrap=number not in (0, 5))
+    table = make_table([(heads[number], options) for number, options in SHOWN.items()], title=report.about)
     before = report.rows[0].variant.group
     for row in report.rows:
         if row.variant.group != before:

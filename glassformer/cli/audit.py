@@ -10,7 +10,7 @@ import typer
 from glassformer.cli import options
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import FOLD, make_table, table_console
 
 HEADS = (_("law"), _("verdict"), _("measured"))
 VERDICTS = {"holds": _("holds"), "broken": _("broken"), "look": _("look"), "not asked": _("not asked")}
@@ -35,8 +35,6 @@ def audit(
     """
     if kind not in KINDS:
         raise ConfigError("--kind is one of {choices}, not {kind!r}", choices=", ".join(KINDS), kind=kind)
-    from rich.table import Table
-
     from glassformer.lab import audit as laws
 
     subject = laws.find_subject(
@@ -48,13 +46,11 @@ def audit(
         print(json.dumps(facts | {"laws": found}, ensure_ascii=False))
     else:
         console = table_console()
-        table = Table(title=f"{model}: {subject.called}, {subject.kind}", title_justify="left")
-        for head in HEADS:
-            table.add_column(localized(head), overflow="fold")
-        for one in found:
-            verdict = localized(VERDICTS[one["verdict"]])
-            table.add_row(localized(one["about"] or one["law"]), verdict, one["measured"])
-        console.print(table)
+        rows = [
+            (*map(localized, (one["about"] or one["law"], VERDICTS[one["verdict"]])), one["measured"]) for one in found
+        ]
+        heads = [(head, FOLD) for head in HEADS]
+        console.print(make_table(heads, rows, title=f"{model}: {subject.called}, {subject.kind}"))
         for one in (one for one in found if one["says"]):
             console.print(f"\n{localized(one['says'])}", markup=False, soft_wrap=True)
             places = [one["where"], one["erratum"]]

@@ -11,7 +11,7 @@ import typer
 
 from glassformer.errors import UserError
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import RIGHT, make_table, table_console
 
 
 def losses_of(run: str) -> Any:
@@ -90,19 +90,13 @@ def clean(
 
 def show(cleaned: Any, out: Path) -> None:
     """What every rule did, and where it can be read."""
-    from rich.table import Table
-
-    table = Table()
-    table.add_column(_("rule"))
-    table.add_column(_("pairs"), justify="right")
-    table.add_column(_("why"))
-    for name, tally in (*cleaned.repairs.items(), *cleaned.rules.items()):
-        if tally.count or tally.note:
-            table.add_row(
-                name, f"{tally.count:,}", "; ".join(localized(part) for part in (tally.why, tally.note) if part)
-            )
+    rows = [
+        (name, f"{tally.count:,}", "; ".join(localized(part) for part in (tally.why, tally.note) if part))
+        for name, tally in (*cleaned.repairs.items(), *cleaned.rules.items())
+        if tally.count or tally.note
+    ]
     console = table_console()
-    console.print(table)
+    console.print(make_table((_("rule"), (_("pairs"), RIGHT), _("why")), rows))
     told = _(
         "{kept:,} of {read:,} pairs are in {out}; what was taken is in {removed}",
         kept=len(cleaned.kept),

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli import options
-from glassformer.errors import UserError
+from glassformer.errors import writing
 from glassformer.language import _, localized
-from glassformer.screen import Progress, table_console
+from glassformer.screen import FIXED, RIGHT, Progress, make_table, table_console
 
 STAGES = 5  # that the study tells of, and its end
 
@@ -44,13 +44,11 @@ def compare(
         scorer = None if comet is None else str(comet)
         found = study.compare(models, names, split, examples, (first / "data", second / "data"), tell, scorer)
     if out is not None:
-        try:
+        with writing(out):
             out.mkdir(parents=True, exist_ok=True)
             write_atomically(OwnedFiles(out).claim("compare.json")[0], to_json(found.to_dict()))
             config = models[0].model.config
             study.draw(found, config.attentions, max(map(config.heads_of, config.attentions)), out)
-        except OSError as error:
-            raise UserError("{filename} cannot be written: {reason}", filename=out, reason=error.strerror) from None
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
@@ -59,24 +57,28 @@ def compare(
 
 def scores_table(found: Any) -> Any:
     """Three lines a score (each run's, and the difference), so that an interval never has to be broken."""
-    from rich.table import Table
-
     from glassformer.evaluation.metrics import measure_name
 
-    table = Table(
-        title=_("{examples:,} examples of {split}", examples=found.examples, split=found.split), title_justify="left"
+    number = FIXED | RIGHT
+    columns = (
+        (_("score"), FIXED),
+        _("of"),
+        (_("value"), number),
+        (_("95% from"), number),
+        (_("to"), number),
+        ("p", number),
     )
-    for column in (_("score"), _("of"), _("value"), _("95% from"), _("to"), "p"):
-        table.add_column(column, justify="left" if column in ("score", "of") else "right", no_wrap=column != "of")
+    title = _("{examples:,} examples of {split}", examples=found.examples, split=found.split)
+    table = make_table(columns, title=title)
     for name, paired in found.scores.items():
         clear = paired.difference.low > 0 or paired.difference.high < 0
         rows = zip(
             (*found.names, localized(_("difference"))), (paired.first, paired.second, paired.difference), strict=True
         )
-        for number, (of, one) in enumerate(rows):
-            last = number == 2
+        for place, (of, one) in enumerate(rows):
+            last = place == 2
             table.add_row(
-                "" if number else localized(measure_name(name)),
+                "" if place else localized(measure_name(name)),
                 of,
                 *(f"{value:+.4g}" if last else f"{value:.4g}" for value in (one.value, one.low, one.high)),
                 f"{paired.p:.3g}" if last else "",

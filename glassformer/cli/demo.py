@@ -10,7 +10,7 @@ import typer
 
 from glassformer.config import read_recipe
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import make_table, table_console
 
 
 def demo(
@@ -77,15 +77,13 @@ def demo(
 
 def unseen_days(model: Any) -> Any:
     """A table of days that were held out, as the model reads them."""
-    from rich.table import Table
     from rich.text import Text
 
     from glassformer.data.builtin import examples_in_ten_languages
     from glassformer.tasks import translations
 
-    table = Table(title=_("Days it has never seen"), title_justify="left")
-    for column in (_("language"), _("written"), _("read as"), ""):
-        table.add_column(column)
+    columns = _("language"), _("written"), _("read as"), ""
+    table = make_table(columns, title=_("Days it has never seen"))
     examples = examples_in_ten_languages("test")
     answers = translations(model, [source for _language, source, _wanted in examples])
     for (language, source, wanted), answer in zip(examples, answers, strict=True):

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli import options
-from glassformer.errors import UserError
+from glassformer.errors import UserError, writing
 from glassformer.language import _, localized
-from glassformer.screen import table_console, warn
+from glassformer.screen import FOLD, RIGHT, make_table, table_console, warn
 
 
 def new_file(path: Path) -> Callable[[str | bytes], None]:
@@ -25,10 +25,8 @@ def new_file(path: Path) -> Callable[[str | bytes], None]:
     def write(text: str | bytes) -> None:
         from glassformer.files.durable import write_atomically
 
-        try:
+        with writing(path):
             write_atomically(path, text if isinstance(text, bytes) else text.encode("utf-8", errors="replace"))
-        except OSError as error:
-            raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
 
     return write
 
@@ -97,15 +95,13 @@ def evaluate(
 
 def show(run: Path, found: Any) -> None:
     """A table of scores, each with what it is, and a few examples."""
-    from rich.table import Table
     from rich.text import Text
 
     from glassformer.evaluation.metrics import measure_name, measure_value
 
-    table = Table(title=_("{run} on {on} ({examples:,} examples)", run=run, on=found.on, examples=found.examples))
-    table.add_column(_("measure"))
-    table.add_column(_("value"), justify="right")
-    table.add_column(_("signature"), style="dim", overflow="fold")
+    title = _("{run} on {on} ({examples:,} examples)", run=run, on=found.on, examples=found.examples)
+    columns = _("measure"), (_("value"), RIGHT), (_("signature"), FOLD | {"style": "dim"})
+    table = make_table(columns, title=title)
     for name, value in found.scores.values.items():
         signature = Text(localized(found.scores.signatures.get(name, "")))
         table.add_row(localized(measure_name(name)), measure_value(name, value), signature)

@@ -12,7 +12,7 @@ from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.formats.targets import HELP as TARGETS_HELP
 from glassformer.language import _, localized
-from glassformer.screen import say, table_console, warn
+from glassformer.screen import RIGHT, make_table, say, table_console, warn
 
 if TYPE_CHECKING:
     from glassformer.formats.parity import ParityReport
@@ -58,18 +58,8 @@ def export(
     place = out or run.parent / "-".join([run.name, to, *([quantize] if quantize else [])])
     on, examples = own_sample(model.recipe.data, run) if sample is None else (str(sample), of_file(model, sample))
     try:
-        report = export_model(
-            model,
-            to,
-            place,
-            examples,
-            quantize=quantize,
-            on=on,
-            name=run.name,
-            run=run if step is None else None,
-            metrics=model.metrics,
-            overwrite=overwrite,
-        )
+        its = {"name": run.name, "run": run if step is None else None, "metrics": model.metrics}
+        report = export_model(model, to, place, examples, quantize=quantize, on=on, overwrite=overwrite, **its)
     except ParityFailed as failed:
         show(failed.report, as_json)
         warn(f"glassformer: {localized(str(failed))}")
@@ -112,16 +102,11 @@ def show(report: ParityReport, as_json: bool) -> None:
 
         print(json.dumps(asdict(report)))
         return
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=_("parity on {texts} texts of {sample}", texts=report.texts, sample=report.sample))
-    table.add_column("")
-    table.add_column(report.ours.name, justify="right")
-    table.add_column(report.theirs.name, justify="right")
-    for what, *sides in report.rows():
-        table.add_row(localized(what), *map(Text, sides))
+    rows = [(localized(what), *map(Text, sides)) for what, *sides in report.rows()]
+    title = _("parity on {texts} texts of {sample}", texts=report.texts, sample=report.sample)
     console = table_console()
-    console.print(table)
+    console.print(make_table(("", (report.ours.name, RIGHT), (report.theirs.name, RIGHT)), rows, title=title))
     for note in report.notes:
         console.print(f"  {localized(note)}")

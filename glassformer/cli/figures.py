@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.errors import UserError
+from glassformer.errors import UserError, writing
 
 # They illustrate the documents and lie with them, in the source and not in an installed package.
 DOCS = Path(__file__).parents[2] / "docs"
@@ -23,9 +23,8 @@ def figures(out: Annotated[Path, typer.Argument(help="The folder they go to, as 
         )
     sys.path.insert(0, str(DOCS))
     try:
-        for path in runpy.run_path(str(DOCS / "make_figures.py"))["draw_all"](out):
-            print(path)
-    except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", filename=out, reason=error.strerror) from None
+        with writing(out):
+            for path in runpy.run_path(str(DOCS / "make_figures.py"))["draw_all"](out):
+                print(path)
     finally:
         sys.path.remove(str(DOCS))

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli import options
-from glassformer.errors import UserError
+from glassformer.errors import UserError, writing
 from glassformer.language import _, localized
-from glassformer.screen import Progress, table_console
+from glassformer.screen import FIXED, RIGHT, Progress, make_table, table_console
 
 
 def heads(
@@ -51,11 +51,9 @@ def heads(
 
         found = study.study(model, held, split, decoding=not loss_only, tell=tell)
     out = out or run / "heads"
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         pictures = study.draw(found, model.model.config, out)
-    except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", filename=out, reason=error.strerror) from None
     extra: dict[str, Any] = {"run": str(run)}
     if prune is not None and to is not None:
         smaller = study.write_pruned(folder, model, study.least_important(found, prune), to)
@@ -114,11 +112,8 @@ def scores_that_fit(found: Any, width: int) -> list[str]:
 def importances(found: Any, title: str, width: int = 80) -> Any:
     """The table, with as many scores as there is room for."""
     from rich import box
-    from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    table.add_column(_("part"), no_wrap=True)
-    table.add_column(_("looks at"), no_wrap=True)
+    columns = [(_("part"), FIXED), (_("looks at"), FIXED)]
     names = scores_that_fit(found, width)
     labels = {
         "loss": _("loss"),
@@ -130,9 +125,9 @@ def importances(found: Any, title: str, width: int = 80) -> Any:
     }
     modes = {"zero": _("zero"), "mean": _("mean")}
     for name in names:
-        for mode in modes.values():
-            label = localized(labels.get(name, name))
-            table.add_column(f"{label}\n{localized(mode)}", justify="right", no_wrap=True)
+        label = localized(labels.get(name, name))
+        columns += [(f"{label}\n{localized(mode)}", FIXED | RIGHT) for mode in modes.values()]
+    table = make_table(columns, title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for one in found.parts:
         kind = "" if one.kind == "mlp" else f"{one.kind} {one.strength:.2f}"
         cells = [short(found.change(one, mode, name)) for name in names for mode in modes]
@@ -183,16 +178,12 @@ def show(found: Any, title: str) -> None:
 
 def show_pruned(facts: dict[str, Any]) -> None:
     """What a model scores before and after its heads were taken out, on stdout."""
-    from rich.table import Table
-
-    before, after = facts["before"], facts["after"]
-    table = Table(
-        title=_("{run}: without {n_heads} heads", run=facts["run"], n_heads=len(facts["heads"])), title_justify="left"
-    )
-    for column in (_("measure"), _("before"), _("after"), _("ratio")):
-        table.add_column(column, justify="left" if column == "measure" else "right")
     from glassformer.evaluation.metrics import measure_name
 
+    before, after = facts["before"], facts["after"]
+    columns = _("measure"), (_("before"), RIGHT), (_("after"), RIGHT), (_("ratio"), RIGHT)
+    title = _("{run}: without {n_heads} heads", run=facts["run"], n_heads=len(facts["heads"]))
+    table = make_table(columns, title=title)
     labels = {
         "parameters": _("parameters"),
         "bytes": _("bytes"),

@@ -10,7 +10,7 @@ import typer
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import FOLD, make_table, table_console
 
 HEADS = (_("exercise"), _("case"), _("result"))
 
@@ -24,8 +24,6 @@ def homework(
 ) -> None:
     """Ten exercises from softmax to a trained translator: parts of glassformer.classic with a hole and hints in two languages.
     With --check, what is in the file is held to the laws, and what is wrong is said in numbers; the exit code is then 1."""
-    from rich.table import Table
-
     from glassformer.lab import homework as lab
 
     console = table_console()
@@ -35,12 +33,8 @@ def homework(
         results = lab.check(check)
         if not results:
             raise UserError("{path} has none of the exercises; glassformer homework NAME writes one", path=check)
-        table = Table()
-        for head in HEADS:
-            table.add_column(localized(head), overflow="fold")
-        for name, shown, problem in results:
-            table.add_row(name, localized(shown), localized(_("right") if problem is None else problem))
-        console.print(table)
+        rows = [(name, localized(shown), localized(problem or _("right"))) for name, shown, problem in results]
+        console.print(make_table([(head, FOLD) for head in HEADS], rows))
         if any(problem is not None for _name, _shown, problem in results):
             raise typer.Exit(1)
         return

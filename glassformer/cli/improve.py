@@ -11,7 +11,7 @@ import typer
 from glassformer.cli import options
 from glassformer.cli.backtranslate import pair_writer
 from glassformer.language import _, localized
-from glassformer.screen import say, table_console
+from glassformer.screen import RIGHT, make_table, say, table_console
 
 
 def improve(
@@ -51,15 +51,11 @@ def improve(
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
         return
-    from rich.table import Table
-
-    table = Table()
-    for name in (_("step"), f"{found.metric} (val)", _("gain"), "95%", "p", ""):
-        table.add_column(name, justify="left" if name == "step" else "right")
-    for *numbers, verdict in found.rows():
-        table.add_row(*numbers, localized({"kept": _("kept"), "refused": _("refused")}.get(verdict, "")))
     console, gain = table_console(), found.test["difference"]
-    console.print(table)
+    words = {"kept": _("kept"), "refused": _("refused")}
+    rows = [(*numbers, localized(words.get(verdict, ""))) for *numbers, verdict in found.rows()]
+    others = [(name, RIGHT) for name in (f"{found.metric} (val)", _("gain"), "95%", "p", "")]
+    console.print(make_table((_("step"), *others), rows))
     told = _(
         "on {pairs:,} test pairs: {gain:+.2f} [{low:+.2f}, {high:+.2f}] over the plain recipe; the best run is {best}",
         pairs=found.pairs["test"],

@@ -13,11 +13,12 @@ from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, read_recipe
 from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, table_console
 
 if TYPE_CHECKING:
     from glassformer.models.costs import Costs, ParameterTensor
 
+BOLD = FIXED | {"style": "bold"}
 IN_LAYER = re.compile(r"\.(\*|\d+)\.")  # the number of a layer, or the star that stands for all of them
 
 
@@ -132,8 +133,6 @@ def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
 
 def show_settings(parts: Sequence[str]) -> None:
     """Settings with their types, defaults and explanations: those of some parts, or one by its name."""
-    from rich.table import Table
-
     from glassformer.config.documentation import settings_of
 
     console = table_console()
@@ -157,29 +156,21 @@ def show_settings(parts: Sequence[str]) -> None:
             )
         wanted.append((section, name))
     for section, name in wanted:
-        table = Table(title=f"[{section}]", title_justify="left", box=None, padding=(0, 2, 0, 0), expand=False)
-        table.add_column(_("setting"), no_wrap=True, style="bold")
-        table.add_column(_("default"), overflow="fold", max_width=16)
-        table.add_column(_("what it does"), overflow="fold")
-        for setting in settings_of(section):
-            if not name or setting.name == name:
-                choices = f" ({setting.takes})" if setting.is_choice else ""
-                table.add_row(setting.name, setting.default, localized(setting.about) + choices)
-        console.print(table)
+        columns = (_("setting"), BOLD), (_("default"), FOLD | {"max_width": 16}), (_("what it does"), FOLD)
+        rows = [
+            (one.name, one.default, localized(one.about) + (f" ({one.takes})" if one.is_choice else ""))
+            for one in settings_of(section)
+            if not name or one.name == name
+        ]
+        console.print(make_table(columns, rows, title=f"[{section}]", **BARE))
         console.print()
 
 
 def show_presets() -> None:
     """The named sizes, and what they set."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column(_("preset"), no_wrap=True, style="bold")
-    table.add_column(_("what it sets"), overflow="fold")
-    for name, values in PRESETS.items():
-        table.add_row(name, ", ".join(f"{key} {value}" for key, value in values.items()))
+    rows = [(name, ", ".join(f"{key} {value}" for key, value in values.items())) for name, values in PRESETS.items()]
     console = table_console()
-    console.print(table)
+    console.print(make_table(((_("preset"), BOLD), (_("what it sets"), FOLD)), rows, **BARE))
     console.print(_('\nIn a recipe: [model] preset = "NAME"; the table of one: glassformer info NAME'))
 
 
@@ -228,7 +219,6 @@ def info(
 def show_taps(name: str, overrides: list[str]) -> None:
     """The names that `record`, `replace` and `run_with_cache` know, with shapes; nothing is built in memory."""
     import torch
-    from rich.table import Table
 
     from glassformer.models import build_model
     from glassformer.nn.taps import SHAPES, tap_shapes
@@ -236,14 +226,11 @@ def show_taps(name: str, overrides: list[str]) -> None:
     recipe, _unused = fill_in_sizes(find_recipe(name, overrides))
     with torch.device("meta"):
         found = tap_shapes(build_model(recipe.model))
-    table = Table(title=_("{recipe}: what can be seen or changed", recipe=recipe.name), title_justify="left")
-    for column in ("name", "shape", _("what it is")):
-        table.add_column(column)
     once = {re.sub(r"\.\d+\.", ".*.", full): values for full, values in found.items()}
-    for full, (shape, meaning) in once.items():
-        table.add_row(full, shape, localized(meaning))
+    rows = [(full, shape, localized(meaning)) for full, (shape, meaning) in once.items()]
+    title = _("{recipe}: what can be seen or changed", recipe=recipe.name)
     console = table_console()
-    console.print(table)
+    console.print(make_table(("name", "shape", _("what it is")), rows, title=title))
     console.print(
         _(
             "{n_found} activations of {n_shapes} kinds; * stands for the number of a layer. B rows (beams are rows), T tokens "
@@ -257,28 +244,20 @@ def show_taps(name: str, overrides: list[str]) -> None:
 
 def show_model(name: str, overrides: list[str], context: int | None) -> None:
     """The table of a model's parts, and what it costs."""
-    from rich.table import Table
-
     from glassformer.models.costs import costs, parts
 
     if context is not None and context < 1:
         raise ConfigError("--context must be at least 1, not {context}", context=context)
     recipe, note = fill_in_sizes(find_recipe(name, overrides))
     found = costs(recipe.model, context)
-    table = Table(title=f"{recipe.name}: {recipe.model.family}", title_justify="left")
-    table.add_column(_("part"))
-    table.add_column(_("shape"), justify="right")
-    table.add_column(_("layers"), justify="right")
-    table.add_column(_("parameters"), justify="right")
+    columns = _("part"), (_("shape"), RIGHT), (_("layers"), RIGHT), (_("parameters"), RIGHT)
+    table = make_table(columns, title=f"{recipe.name}: {recipe.model.family}")
     for row in rows_of(parts(recipe.model)):
-        inside = row[0].startswith(" ")
-        table.add_row(*row, style=None if inside else "bold")
-    summary = Table(show_header=False, box=None)
-    for label, value in summary_of(found, recipe):
-        summary.add_row(localized(label), localized(value))
+        table.add_row(*row, style=None if row[0].startswith(" ") else "bold")
+    summary = [map(localized, row) for row in summary_of(found, recipe)]
     console = table_console()
     console.print(table)
-    console.print(summary)
+    console.print(make_table((), summary, show_header=False, box=None))
     console.print(
         _("A row of {context:,} tokens; keys that cannot be seen are not counted.", context=found.context), style="dim"
     )

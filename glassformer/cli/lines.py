@@ -30,6 +30,7 @@ from glassformer.language import _
 from glassformer.screen import Progress, say
 
 G = TypeVar("G", bound=Sized)  # a group of lines, or what stands for one
+Read = tuple[dict[str, Any], str]  # what a model that reads found in a text: as JSON has it, and as a line
 SOON = 0.2  # seconds that an answer waits for others, to be written with them
 
 
@@ -219,6 +220,37 @@ def reply_to_arguments(texts: Sequence[str], job: TextJob) -> tuple[str, int]:
     found = list(job.reply([check_line(text, number) for number, text in enumerate(texts, 1)], "text"))
     text = "".join(job.escape(text) + "\n" for output, _ in found for text in output.lines)
     return text, sum(not answered for _, answered in found)
+
+
+def reply_by_reading(
+    verb: str,
+    run: Path,
+    given: Input,
+    answers: Callable[[Any, Sequence[str]], Iterable[Read]],
+    options: dict[str, Any],
+    nothing: dict[str, Any],
+    batch_size: int | None,
+    device: str,
+    step: int | None,
+) -> None:
+    """The whole of a verb whose model reads and writes no text: `answers` gives, for a model and texts, each text's `Read`."""
+    given.check()
+    check_counts(top=options.get("top"), batch_size=batch_size)
+
+    from glassformer import tasks
+    from glassformer.api import load
+
+    model = load(run, device=device, step=step)
+    model.require(verb)
+    unknown = Unknown(lambda text: tasks.unknown(model, text))
+
+    def answer(texts: Sequence[str]) -> Iterator[Output]:
+        for text, (facts, line) in zip(texts, answers(model, texts), strict=True):
+            yield Output([as_line({"source": text, **facts, **unknown.fact(text)}) if options["json"] else line])
+
+    batch, is_of = batch_size or BATCH, run_fingerprint(run, step) if given.out is not None else ""
+    how: dict[str, Any] = {"batch": batch, "group": 8 * batch, "escape": escaped, "unknown": unknown}
+    reply(given, TextJob(verb, is_of, options, answer, options["json"], nothing, **how))
 
 
 def or_a_beginning(groups: Iterator[list[Line]]) -> Iterator[list[Line]]:

@@ -13,7 +13,7 @@ from glassformer.cli import options
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.language import _, localized, padded
-from glassformer.screen import table_console
+from glassformer.screen import FOLD, make_table, table_console
 
 SHOWN = (0, 2, 3, 4, 5, 7, 8)  # columns of the page's table
 
@@ -30,8 +30,6 @@ def museum(
     in the model and [bold]diagnose[/] in the curve. About ten minutes on two cores; trials are kept, and a visit that was broken
     off goes on. One mistake in a run of your own: [bold]glassformer train dates --mistake softmax-twice[/].
     """
-    from rich.table import Table
-
     from glassformer.lab import museum as lab
     from glassformer.lab.museum.exhibition import HEADS, cells
     from glassformer.runs.stop import STOPPED, Stopped
@@ -54,12 +52,8 @@ def museum(
         raise SystemExit(STOPPED) from None
     command = shlex.join(["glassformer", "museum", *(words or ())])
     lab.write(found, out, command)
-    table = Table()
-    for number in SHOWN:
-        table.add_column(localized(HEADS[number]), overflow="fold")
-    for one in found:
-        table.add_row(*(cells(one)[number] for number in SHOWN))
-    console.print(table)
+    heads = [(HEADS[number], FOLD) for number in SHOWN]
+    console.print(make_table(heads, [[cells(one)[number] for number in SHOWN] for one in found]))
     console.print(_("with what is said beside it, and the figure: {folder}", folder=out), soft_wrap=True)
 
 

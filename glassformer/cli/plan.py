@@ -13,7 +13,7 @@ from glassformer.cli.own_data import sorted_words, with_data
 from glassformer.config import Recipe
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import make_table, table_console
 
 if TYPE_CHECKING:
     from glassformer.runs.scaling import Cluster, OneGpu
@@ -24,14 +24,8 @@ MOST = 10**6  # GPUs
 
 def show(title: str, rows: Sequence[tuple[str, str]]) -> None:
     """A table of what and how much."""
-    from rich.table import Table
-
-    table = Table(title=title, show_header=False, title_justify="left")
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in rows:
-        table.add_row(localized(name), localized(value))
-    table_console().print(table)
+    columns = ("", {"style": "bold"}), ""
+    table_console().print(make_table(columns, [map(localized, row) for row in rows], title=title, show_header=False))
 
 
 def show_scaling(recipe: Recipe, one: OneGpu, gpus: int, cluster: Cluster) -> None:

@@ -12,7 +12,7 @@ import typer
 from glassformer.cli import options
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
-from glassformer.screen import table_console, warn
+from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, table_console, warn
 
 if TYPE_CHECKING:
     from glassformer.lab.reproduce.report import Outcome, ReproductionReport
@@ -76,7 +76,6 @@ def reproduce(
 def make_paper(out: Path, quick: bool, only: list[str], as_json: bool) -> None:
     """The tables and figures of the paper, made and shown."""
     import torch
-    from rich.table import Table
 
     from glassformer import runs
     from glassformer.lab.reproduce.paper import in_json, reproduce_paper
@@ -92,12 +91,8 @@ def make_paper(out: Path, quick: bool, only: list[str], as_json: bool) -> None:
         return
     console = table_console()
     for piece in pieces:
-        table = Table(title=piece.title, title_justify="left")
-        for column in piece.columns:
-            table.add_column(column, overflow="fold")
-        for row in piece.rows:
-            table.add_row(*map(localized, row))
-        console.print(table)
+        rows = [map(localized, row) for row in piece.rows]
+        console.print(make_table([(column, FOLD) for column in piece.columns], rows, title=piece.title))
         for note in piece.notes:
             console.print(note, soft_wrap=True)
     console.print(f"{out / 'paper.md'}", soft_wrap=True)
@@ -112,11 +107,8 @@ def show_list(as_json: bool) -> None:
     if as_json:
         print(json.dumps([asdict(one) for one in reproductions()], ensure_ascii=False))
         return
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in (_("name"), _("measure"), _("published"), _("goal"), _("what")):
-        table.add_column(column, no_wrap=column != "what", justify="right" if column == "published" else "left")
+    columns = (_("name"), FIXED), (_("measure"), FIXED), (_("published"), FIXED | RIGHT), (_("goal"), FIXED), _("what")
+    table = make_table(columns, **BARE)
     for one in reproductions():
         published = "—" if one.published is None else f"{one.published:g}"
         goal = one.goal_text if one.goal is not None else f"plain + {one.margin:g}"
@@ -134,16 +126,11 @@ def show_list(as_json: bool) -> None:
 
 def show(report: ReproductionReport) -> None:
     """One reproduction's report, on stdout."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=f"{report.what.name}: {report.what.what}", title_justify="left", show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows_of(report):
-        table.add_row(*row)
+    columns, title = (("", FIXED | {"style": "bold"}), ("", FOLD)), f"{report.what.name}: {report.what.what}"
     console = table_console()
-    console.print(table)
+    console.print(make_table(columns, rows_of(report), title=title, show_header=False))
     verdict = Text("PASS", "bold green") if report.passed else Text("FAIL", "bold red")
     why = f" ({report.too_large})" if report.too_large else ""
     console.print(

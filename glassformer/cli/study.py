@@ -11,7 +11,7 @@ import typer
 
 from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized, padded
-from glassformer.screen import say, table_console, warn
+from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, say, table_console, warn
 
 if TYPE_CHECKING:
     from glassformer.lab.claims import ClaimReport
@@ -83,8 +83,6 @@ def study(
 
 def show_list(out: Path, as_json: bool) -> None:
     """Every study, with its verdict where it has been carried out."""
-    from rich.table import Table
-
     from glassformer.lab.claims import all_claims
     from glassformer.lab.claims.report import measured, read_verdict
 
@@ -92,22 +90,13 @@ def show_list(out: Path, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for one in all_claims():
         here = next((v for e in ("full", "default", "quick") if (v := read_verdict(out / e, one.name))), "")
-        known = ours.get(one.name, {})
-        rows.append(
-            {
-                "name": one.name,
-                "claim": localized(one.claim),
-                "minutes": one.minutes,
-                "verdict": here,
-                "measured": known,
-            }
-        )
+        found = {"name": one.name, "claim": localized(one.claim), "minutes": one.minutes}
+        rows.append(found | {"verdict": here, "measured": ours.get(one.name, {})})
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in (_("study"), _("min"), _("our verdict"), _("found here"), _("claim")):
-        table.add_column(column, no_wrap=column != "claim", justify="right" if column == "min" else "left")
+    fixed = (_("study"), FIXED), (_("min"), FIXED | RIGHT), (_("our verdict"), FIXED), (_("found here"), FIXED)
+    table = make_table((*fixed, _("claim")), **BARE)
     for row in rows:
         verdicts = row["measured"].get("verdict", {}).get(language(), "–"), row["verdict"] or "–"
         table.add_row(row["name"], str(row["minutes"]), *verdicts, row["claim"])
@@ -116,8 +105,6 @@ def show_list(out: Path, as_json: bool) -> None:
 
 def show(report: ClaimReport) -> None:
     """Tables, conditions and verdict of one study."""
-    from rich.table import Table
-
     console = table_console()
     console.print(
         f"\n{report.claim.name}: {localized(report.claim.claim)}\n({report.claim.said_by})",
@@ -125,12 +112,7 @@ def show(report: ClaimReport) -> None:
         soft_wrap=True,
     )
     for one in report.finding.tables:
-        table = Table(title=one.title, title_justify="left")
-        for column in one.columns:
-            table.add_column(column, overflow="fold")
-        for row in one.rows:
-            table.add_row(*row)
-        console.print(table)
+        console.print(make_table([(column, FOLD) for column in one.columns], one.rows, title=one.title))
     for part in report.finding.parts:
         for condition in part.conditions:
             console.print(

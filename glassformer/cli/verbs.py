@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import inspect
 import re
 import sys
@@ -24,6 +25,20 @@ from glassformer.config.other_names import OTHER_NAMES
 from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized
 from glassformer.screen import be_quiet
+
+GROUPS = {
+    "Begin": "demo recipes info init plan",
+    "Train": "train doctor verify-resume",
+    "Improve": "improve backtranslate distill",
+    "Use a run": "translate generate fill classify tag tokenize serve",
+    "Measure": "evaluate score compare reproduce ablate complexity audit",
+    "In and out": "import export",
+    "Ask what is true": "study museum diagnose homework",
+    "See inside": "open look heads figures",
+}
+"""The verbs under the headings of `--help`. Each is a function of its own file, but for those of `HOMES`."""
+
+HOMES = {"import": "import_model.import_model", "diagnose": "museum.diagnose", "open": "serve.open_page"}
 
 EXAMPLES = {
     "demo": "demo",
@@ -111,88 +126,16 @@ def before_any_verb(
     be_quiet(quiet)
 
 
-def training_groups() -> dict[str, dict[str, Callable[..., Any]]]:
-    """The verbs that make a run, or a better one."""
-    from glassformer.cli import backtranslate, distill, doctor, improve, train, verify_resume
-
-    return {
-        "Train": {"train": train.train, "doctor": doctor.doctor, "verify-resume": verify_resume.verify_resume},
-        "Improve": {
-            "improve": improve.improve,
-            "backtranslate": backtranslate.backtranslate,
-            "distill": distill.distill,
-        },
-    }
+def verb_named(name: str) -> Callable[..., Any]:
+    """The function of a verb."""
+    own = name.replace("-", "_")
+    file, _dot, function = HOMES.get(name, f"{own}.{own}").partition(".")
+    return getattr(importlib.import_module(f"glassformer.cli.{file}"), function)  # type: ignore[no-any-return]
 
 
 def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     """Every verb by its name, under the heading it has in `--help`."""
-    from glassformer.cli import (
-        ablate,
-        audit,
-        classify,
-        compare,
-        complexity,
-        demo,
-        evaluate,
-        export,
-        figures,
-        fill,
-        generate,
-        heads,
-        homework,
-        import_model,
-        info,
-        init,
-        look,
-        museum,
-        plan,
-        recipes,
-        reproduce,
-        score,
-        serve,
-        study,
-        tag,
-        tokenize,
-        translate,
-    )
-
-    return {
-        "Begin": {
-            "demo": demo.demo,
-            "recipes": recipes.recipes,
-            "info": info.info,
-            "init": init.init,
-            "plan": plan.plan,
-        },
-        **training_groups(),
-        "Use a run": {
-            "translate": translate.translate,
-            "generate": generate.generate,
-            "fill": fill.fill,
-            "classify": classify.classify,
-            "tag": tag.tag,
-            "tokenize": tokenize.tokenize,
-            "serve": serve.serve,
-        },
-        "Measure": {
-            "evaluate": evaluate.evaluate,
-            "score": score.score,
-            "compare": compare.compare,
-            "reproduce": reproduce.reproduce,
-            "ablate": ablate.ablate,
-            "complexity": complexity.complexity,
-            "audit": audit.audit,
-        },
-        "In and out": {"import": import_model.import_model, "export": export.export},
-        "Ask what is true": {
-            "study": study.study,
-            "museum": museum.museum,
-            "diagnose": museum.diagnose,
-            "homework": homework.homework,
-        },
-        "See inside": {"open": serve.open_page, "look": look.look, "heads": heads.heads, "figures": figures.figures},
-    }
+    return {heading: {name: verb_named(name) for name in names.split()} for heading, names in GROUPS.items()}
 
 
 def example(name: str) -> str:

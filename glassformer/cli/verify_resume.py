@@ -10,7 +10,7 @@ import typer
 
 from glassformer.config import read_recipe
 from glassformer.language import _
-from glassformer.screen import say, table_console
+from glassformer.screen import RIGHT, make_table, say, table_console
 
 
 def verify_resume(
@@ -24,8 +24,6 @@ def verify_resume(
 
     Exit codes: 0 they agree; 1 they differ; 2 something to put right.
     """
-    from rich.table import Table
-
     from glassformer.lab import verify_resume as study
     from glassformer.runs import pick_device
 
@@ -33,15 +31,11 @@ def verify_resume(
     device = pick_device(resolved.train).type
     with study.ending_in_order(), TemporaryDirectory() as folder:
         parts = study.verify_resume(resolved, steps, Path(folder), say)
-    table = Table(title=f"{resolved.name}: {2 * steps} steps, and {steps} + kill + resume + {steps}, on {device}")
-    table.add_column(_("what"))
-    table.add_column(_("compared"), justify="right")
-    table.add_column(_("differ"), justify="right")
-    table.add_column(_("bits"), justify="right")
-    for part in parts:
-        table.add_row(part.name, f"{part.compared:,}", f"{len(part.differences):,}", f"{part.bits:,}")
+    title = f"{resolved.name}: {2 * steps} steps, and {steps} + kill + resume + {steps}, on {device}"
+    columns = _("what"), (_("compared"), RIGHT), (_("differ"), RIGHT), (_("bits"), RIGHT)
+    rows = [(p.name, f"{p.compared:,}", f"{len(p.differences):,}", f"{p.bits:,}") for p in parts]
     console = table_console()
-    console.print(table)
+    console.print(make_table(columns, rows, title=title))
     wrong = [(part.name, d) for part in parts for d in part.differences]
     for where, difference in wrong[:20]:
         console.print(f"  {where}: {difference.name}: {difference.what}")

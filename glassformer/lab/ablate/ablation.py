@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,20 +126,9 @@ def facts_of(ablation: Ablation, cost: Cost, report_rows: Sequence[Any]) -> dict
         "falls below 0.05 by luck.",
         "MFLOP a token: arithmetic of a forward pass, as counted by `glassformer info`. s: seconds of a training.",
     ]
-    return {
-        "budget": budget,
-        "notes": notes,
-        "seeds": ablation.seeds,
-        "jobs": cost.jobs,
-        "threads": cost.threads,
-        "machine": device_name(torch.device(cost_device(base))),
-        **made_with(),
-    }
-
-
-def cost_device(recipe: Recipe) -> str:
-    """cpu or cuda."""
-    return "cuda" if recipe.train.device != "cpu" and torch.cuda.is_available() else "cpu"
+    device = torch.device("cuda" if base.train.device != "cpu" and torch.cuda.is_available() else "cpu")
+    facts = {"budget": budget, "notes": notes, "seeds": ablation.seeds, "jobs": cost.jobs, "threads": cost.threads}
+    return {**facts, "machine": device_name(device), **made_with()}
 
 
 def ablate(
@@ -169,19 +159,16 @@ def ablate(
             return cost
         say(cost.sentence())
         with Progress("training", len(left)) as display:
-            failed = train_trials(
-                ablation.recipe, left, cost.jobs, stop, lambda done, what: display.update(done, what, line=True)
-            )
+            tell = partial(display.update, line=True)
+            failed = train_trials(ablation.recipe, left, cost.jobs, stop, tell)
         lost = {trial.name: trial for trial in left if trial.name in failed}
         scored = score_all([trial for trial in trials if trial.name not in lost], out, ablation.examples, stop)
         why: dict[str, dict[int, str]] = {}
         for name, trial in lost.items():
             why.setdefault(trial.variant.name, {})[trial.seed] = failed[name]
         if not scored.get(BASE):
-            raise UserError(
-                "the recipe as it is was not trained to its end: {failed}",
-                failed=next(iter(failed.values()), "no trial"),
-            )
+            why_not = next(iter(failed.values()), "no trial")
+            raise UserError("the recipe as it is was not trained to its end: {failed}", failed=why_not)
         rows = make_rows(ablation.variants, scored, why)
         folders = {name: [t.folder for t in trials if t.variant.name == name] for name in variants}
         metric = next(iter(scored[BASE].values())).metric

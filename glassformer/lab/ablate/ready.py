@@ -13,12 +13,8 @@ from glassformer.files import structured
 from glassformer.lab.ablate.variants import Variant
 
 QUICK = (
-    "train.steps=20",
-    "train.warmup=5",
-    "train.validate_every=10",
-    "train.save_every=20",
-    "train.validate_examples=32",
-    "train.log_every=1",
+    *("train.steps=20", "train.warmup=5", "train.validate_every=10", "train.save_every=20"),
+    *("train.validate_examples=32", "train.log_every=1"),
 )
 """For --quick: enough to see that everything runs, and nothing to be believed."""
 

@@ -7,30 +7,9 @@ from glassformer.errors import UserError
 from glassformer.lab.claims.claim import Claim, read_claim
 
 NAMES = (
-    "embedding-scale",
-    "tying",
-    "scaling",
-    "additive",
-    "heads",
-    "positions",
-    "activation",
-    "norms",
-    "drift",
-    "residuals",
-    "smoothing",
-    "leak",
-    "parallel",
-    "cache",
-    "fused",
-    "rnn",
-    "decoder-only",
-    "scale",
-    "embeddings",
-    "window",
-    "linear",
-    "hybrid",
-    "batching",
-    "vision",
+    *("embedding-scale", "tying", "scaling", "additive", "heads", "positions", "activation", "norms", "drift"),
+    *("residuals", "smoothing", "leak", "parallel", "cache", "fused", "rnn", "decoder-only", "scale", "embeddings"),
+    *("window", "linear", "hybrid", "batching", "vision"),
 )
 
 

@@ -77,21 +77,13 @@ def draw(results: Results) -> Any:
     """Mean cosines, like and unlike."""
     names = {True: "tied", False: "not tied"}
     tied = results.options("tied")
+    groups = [(t, kind) for t in tied for kind in ("raw", "centred")]
     bars = {
-        f"{which} words": [results.values(f"{which}_{kind}", tied=t) for t in tied for kind in ("raw", "centred")]
+        f"{which} words": [results.values(f"{which}_{kind}", tied=t) for t, kind in groups]
         for which in ("like", "unlike")
     }
-    return panels(
-        [
-            BarPanel(
-                "cosine of embeddings",
-                "mean cosine",
-                [f"{names[t]}\n{kind}" for t in tied for kind in ("raw", "centred")],
-                bars,
-            )
-        ],
-        across=1,
-    )
+    named = [f"{names[t]}\n{kind}" for t, kind in groups]
+    return panels([BarPanel("cosine of embeddings", "mean cosine", named, bars)], across=1)
 
 
 def rows(results: Results) -> list[tuple[str, ...]]:

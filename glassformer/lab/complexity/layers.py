@@ -97,6 +97,7 @@ class LayerKind:
     range where two terms share the cost."""
 
     name: str
+    kind: str  # of chains and reach
     make: Callable[[int], nn.Module] = field(repr=False)
     time: str  # a layer's, as written
     in_n: tuple[int, int]
@@ -107,13 +108,19 @@ class LayerKind:
 
 
 LAYERS = (
-    LayerKind("attention alone, explicit", explicit, "O(n² d)", (2, 2), (1, 1), 2, "O(1)", "O(1)"),
-    LayerKind("attention alone, fused", fused, "O(n² d)", (2, 2), (1, 1), 1, "O(1)", "O(1)"),
-    LayerKind("self-attention, whole layer", whole_layer, "O(n² d + n d²)", (1, 2), (1, 2), 1, "O(1)", "O(1)"),
-    LayerKind("recurrent (LSTM)", recurrent, "O(n d²)", (1, 1), (2, 2), 1, "O(n)", "O(n)"),
-    LayerKind(f"convolution, k = {KERNEL}", convolution, "O(k n d²)", (1, 1), (2, 2), 1, "O(1)", "O(n / k)"),
-    LayerKind(f"window, r = {WINDOW}", windowed, "O(r n d)", (1, 1), (1, 1), 1, "O(1)", "O(n / r)"),
-    LayerKind("linear attention", linear, f"O(n d D), D = {HEAD_SIZE}", (1, 1), (1, 1), 1, "O(n / 64)", "O(1)"),
+    LayerKind("attention alone, explicit", "attention", explicit, "O(n² d)", (2, 2), (1, 1), 2, "O(1)", "O(1)"),
+    LayerKind("attention alone, fused", "attention", fused, "O(n² d)", (2, 2), (1, 1), 1, "O(1)", "O(1)"),
+    LayerKind(
+        "self-attention, whole layer", "attention", whole_layer, "O(n² d + n d²)", (1, 2), (1, 2), 1, "O(1)", "O(1)"
+    ),
+    LayerKind("recurrent (LSTM)", "recurrent", recurrent, "O(n d²)", (1, 1), (2, 2), 1, "O(n)", "O(n)"),
+    LayerKind(
+        f"convolution, k = {KERNEL}", "convolution", convolution, "O(k n d²)", (1, 1), (2, 2), 1, "O(1)", "O(n / k)"
+    ),
+    LayerKind(f"window, r = {WINDOW}", "window", windowed, "O(r n d)", (1, 1), (1, 1), 1, "O(1)", "O(n / r)"),
+    LayerKind(
+        "linear attention", "linear", linear, f"O(n d D), D = {HEAD_SIZE}", (1, 1), (1, 1), 1, "O(n / 64)", "O(1)"
+    ),
 )
 
 

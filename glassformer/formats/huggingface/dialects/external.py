@@ -30,7 +30,7 @@ from glassformer.formats.huggingface.dialects.decoder import (
     llama_from,
     qwen_window,
 )
-from glassformer.formats.huggingface.dialects.dialect import ConfigNames, Dialect, attention_rows, need
+from glassformer.formats.huggingface.dialects.dialect import USUAL, ConfigNames, Dialect, attention_rows, need
 from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS, SEQ2SEQ_ATTENTION, seq2seq_from
 from glassformer.formats.huggingface.dialects.t5 import t5_from, t5_ignored, t5_names, t5_table
 from glassformer.formats.huggingface.tables import Entry, same
@@ -82,17 +82,7 @@ def opt_table(config: ModelConfig) -> list[Entry]:
 
 
 OPT_NAMES = ConfigNames(
-    {
-        "vocab_size": "vocab_size",
-        "block_size": "max_position_embeddings",
-        "n_embd": "hidden_size",
-        "n_layer": "num_hidden_layers",
-        "n_head": "num_attention_heads",
-        "n_hidden": "ffn_dim",
-    },
-    {"dropout": ("dropout", 0.1)},
-    "activation_function",
-    tied=True,
+    USUAL | {"n_hidden": "ffn_dim"}, {"dropout": ("dropout", 0.1)}, "activation_function", tied=True
 )
 
 

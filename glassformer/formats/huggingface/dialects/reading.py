@@ -29,20 +29,12 @@ HEADS = {
 }
 """How the classes of an encoder end, and the head that each is here."""
 ENCODERS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta"}
-CLASSES = {
-    "marian": ("MarianMTModel",),
-    "pegasus": ("PegasusForConditionalGeneration",),
-    "bart": ("BartForConditionalGeneration",),
-    "mbart": ("MBartForConditionalGeneration",),
-    "m2m_100": ("M2M100ForConditionalGeneration",),
-    "t5": ("T5ForConditionalGeneration",),
-    "gpt2": ("GPT2LMHeadModel", "GPT2Model"),
-    "opt": ("OPTForCausalLM",),
-    "llama": ("LlamaForCausalLM",),
-    "mistral": ("MistralForCausalLM",),
-    "qwen2": ("Qwen2ForCausalLM",),
-    "qwen3": ("Qwen3ForCausalLM",),
-} | {
+SEQ2SEQ = {"pegasus": "Pegasus", "bart": "Bart", "mbart": "MBart", "m2m_100": "M2M100", "t5": "T5"}
+CAUSAL = {"opt": "OPT", "llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+CLASSES: dict[str, tuple[str, ...]] = {"marian": ("MarianMTModel",), "gpt2": ("GPT2LMHeadModel", "GPT2Model")}
+CLASSES |= {kind: (f"{name}ForConditionalGeneration",) for kind, name in SEQ2SEQ.items()}
+CLASSES |= {kind: (f"{name}ForCausalLM",) for kind, name in CAUSAL.items()}
+CLASSES |= {
     kind: tuple(f"{name}{ending}" for ending in HEADS if kind == "bert" or ending != "ForPreTraining")
     for kind, name in ENCODERS.items()
 }

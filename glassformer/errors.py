@@ -16,14 +16,14 @@ from glassformer.language import _
 class UserError(ValueError):
     """Something the person at the keyboard can put right; the message is one sentence that says what, where and how.
 
-    >>> str(UserError("there is no file {path}", path="a.tsv"))
+    >>> str(UserError("there is no file {path}", "a.tsv"))
     'there is no file a.tsv'
     """
 
     exit_code = 2
 
-    def __init__(self, sentence: str = "", /, **values: Any) -> None:
-        super().__init__(_(sentence, **values))
+    def __init__(self, sentence: str = "", /, *given: Any, **values: Any) -> None:
+        super().__init__(_(sentence, *given, **values))
 
 
 class ConfigError(UserError):
@@ -42,7 +42,7 @@ def writing(path: Any) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
+        raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
 
 
 class Notice(UserWarning):

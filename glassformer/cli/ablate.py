@@ -64,7 +64,7 @@ def ablate(
             found = study.ablate(asked, folder, command=command, jobs=jobs, only_plan=only_plan)
     except runs.Stopped:
         more = f" --out {shlex.quote(str(out))}" if out is not None else ""
-        warn(_("stopped; go on with: {command}{more}", command=command, more=more))
+        warn(_("stopped; go on with: {command}{more}", command, more))
         raise SystemExit(runs.STOPPED) from None
     if isinstance(found, study.Cost):
         print(json.dumps(vars(found)) if as_json else found.sentence())
@@ -118,5 +118,5 @@ def show(report: AblationReport, folder: Path) -> None:
     console.print(report.facts["budget"])
     for name, failed in report.failed.items():
         for seed, why in failed.items():
-            warn(_("{name}, seed {seed}, did not get to its end: {why}", name=name, seed=seed, why=why))
-    console.print(_("table, pictures and trials: {folder}", folder=folder), soft_wrap=True)
+            warn(_("{name}, seed {seed}, did not get to its end: {why}", name, seed, why))
+    console.print(_("table, pictures and trials: {folder}", folder), soft_wrap=True)

@@ -34,7 +34,7 @@ def audit(
     change its logits (later tokens, padding, neighbours) is changed. Exit code 1 where a law is broken.
     """
     if kind not in KINDS:
-        raise ConfigError("--kind is one of {choices}, not {kind!r}", choices=", ".join(KINDS), kind=kind)
+        raise ConfigError("--kind is one of {choices}, not {kind!r}", ", ".join(KINDS), kind)
     from glassformer.lab import audit as laws
 
     subject = laws.find_subject(

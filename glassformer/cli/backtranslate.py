@@ -63,7 +63,7 @@ def pair_writer(
     goes on. A text that has no answer costs a sentence, and the study goes on without it."""
 
     def write(run: Path, texts: Path, pairs: Path) -> None:
-        say(_("{run} translates {texts}", run=run, texts=texts))
+        say(_("{run} translates {texts}", run, texts))
         job = partial(make_pair_job, run.absolute(), device, None, {}, verb=verb, answer_first=answer_first)
         try:
             write_pairs(lines.Input(None, texts, pairs, resume=True), job, jobs, device)
@@ -102,7 +102,7 @@ def backtranslate(
     if sample:
         chosen = {"temperature": 1.0} | chosen
     if tag != " ".join(tag.split()):
-        raise ConfigError("--tag must not begin, end or double its blanks: {tag!r}", tag=tag)
+        raise ConfigError("--tag must not begin, end or double its blanks: {tag!r}", tag)
     lines.check_counts(jobs=jobs)
     given = lines.Input(None, file, out, resume)
     given.check()

@@ -65,9 +65,7 @@ def clean(
     write_pairs = new_file(out)
     sides = [] if languages is None else languages.split(",")
     if len(sides) not in (0, 2):
-        raise UserError(
-            "--languages are two codes with a comma between, such as en,de; not {languages}", languages=languages
-        )
+        raise UserError("--languages are two codes with a comma between, such as en,de; not {languages}", languages)
     cleaning.need_extra()
     cleaned = cleaning.clean(
         arrange(files, "pairs", {"source_field": source_field, "target_field": target_field}),
@@ -99,9 +97,9 @@ def show(cleaned: Any, out: Path) -> None:
     console.print(make_table((_("rule"), (_("pairs"), RIGHT), _("why")), rows))
     told = _(
         "{kept:,} of {read:,} pairs are in {out}; what was taken is in {removed}",
-        kept=len(cleaned.kept),
-        read=cleaned.read,
-        out=out,
-        removed=f"{out.with_suffix('')}.removed.tsv",
+        len(cleaned.kept),
+        cleaned.read,
+        out,
+        f"{out.with_suffix('')}.removed.tsv",
     )
     console.print(told, soft_wrap=True)

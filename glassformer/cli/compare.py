@@ -68,7 +68,7 @@ def scores_table(found: Any) -> Any:
         (_("to"), number),
         ("p", number),
     )
-    title = _("{examples:,} examples of {split}", examples=found.examples, split=found.split)
+    title = _("{examples:,} examples of {split}", found.examples, found.split)
     table = make_table(columns, title=title)
     for name, paired in found.scores.items():
         clear = paired.difference.low > 0 or paired.difference.high < 0
@@ -98,13 +98,11 @@ def print_comparison(found: Any, show: int) -> None:
     console.print(scores_table(found))
     written = any(s.first or s.second for s in found.sentences)
     if written:
-        console.print(_("They say the same to {same:,} of {examples:,}.", same=found.same, examples=found.examples))
+        console.print(_("They say the same to {same:,} of {examples:,}.", found.same, found.examples))
     for s in [s for s in found.most_changed(show) if s.distance > 0 or not written]:
         console.print(Text(f"  {shorten(s.source, 100)}", "dim"))
         if not written:
-            console.print(
-                _("    loss {first_loss:.4g} → {second_loss:.4g}", first_loss=s.first_loss, second_loss=s.second_loss)
-            )
+            console.print(_("    loss {first_loss:.4g} → {second_loss:.4g}", s.first_loss, s.second_loss))
             continue
         for name, said in zip(found.names, (s.first, s.second), strict=True):
             same = said.strip() == s.wanted.strip()
@@ -117,10 +115,10 @@ def print_comparison(found: Any, show: int) -> None:
         console.print(
             _(
                 "Heads of {first} that look least like any of {second}: {listed} (0 the same, 1 nothing in common).",
-                first=found.names[0],
-                second=found.names[1],
-                listed=listed,
+                found.names[0],
+                found.names[1],
+                listed,
             )
         )
     if found.no_attention:
-        console.print(_("Attention is not compared: {no_attention}.", no_attention=found.no_attention))
+        console.print(_("Attention is not compared: {no_attention}.", found.no_attention))

@@ -51,4 +51,4 @@ def complexity(
     rows = [[found[number] for number in SHOWN] for found in (cells(report, row) for row in report.rows)]
     console = table_console()
     console.print(make_table(columns, rows, title=f"one row, forward and backward, on {report.facts['machine']}"))
-    console.print(_("with what is said beside it, and the figure: {folder}", folder=folder), soft_wrap=True)
+    console.print(_("with what is said beside it, and the figure: {folder}", folder), soft_wrap=True)

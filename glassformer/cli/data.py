@@ -34,9 +34,7 @@ def get(
     console = table_console()
     for split, size in sizes.items():
         console.print(f"{split:<6}{size:>9,} {what}")
-    console.print(
-        _("in {folder} (licence: {licence})", folder=folder, licence=download.COLLECTIONS[name].licence), soft_wrap=True
-    )
+    console.print(_("in {folder} (licence: {licence})", folder, download.COLLECTIONS[name].licence), soft_wrap=True)
 
 
 def check(
@@ -79,7 +77,7 @@ def check(
         picture.parent.mkdir(parents=True, exist_ok=True)
         saved = plots.save(doctor.picture(report), picture)
         if not as_json:
-            console.print(_("picture: {saved}", saved=saved[0]), soft_wrap=True)
+            console.print(_("picture: {saved}", saved[0]), soft_wrap=True)
     if report.mistake:
         raise typer.Exit(1)
 
@@ -103,12 +101,12 @@ def cache(
         nothing = (
             _("nothing is kept: GLASSFORMER_CACHE is off")
             if folder is None
-            else _("there is nothing in {folder}", folder=folder)
+            else _("there is nothing in {folder}", folder)
         )
         console.print(nothing, soft_wrap=True)
         return
     total = f"{sum(entry.size for entry in kept) / 1e6:,.1f} MB"
-    said = _("{size} removed from {folder}", size=total, folder=folder) if clear else f"{total} in {folder}"
+    said = _("{size} removed from {folder}", total, folder) if clear else f"{total} in {folder}"
     console.print(said, soft_wrap=True)
 
 

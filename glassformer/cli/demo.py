@@ -28,7 +28,7 @@ def demo(
     console = table_console()
     if RunFolder.is_run(out) and problem(RunFolder(out).final) is None:
         console.print(
-            _("The run {out} is there already; this is what it can do. (Delete the folder to train again.)", out=out)
+            _("The run {out} is there already; this is what it can do. (Delete the folder to train again.)", out)
         )
     else:
         console.print(
@@ -36,7 +36,7 @@ def demo(
         )
         try:
             if RunFolder.is_run(out):
-                console.print(_("Going on with the unfinished run in {out}.", out=out))
+                console.print(_("Going on with the unfinished run in {out}.", out))
                 runs.resume(out)
             else:
                 runs.train(read_recipe("dates"), out)
@@ -44,7 +44,7 @@ def demo(
             console.print(
                 _(
                     "Stopped and saved; `make demo` goes on with it, and so does: glassformer train {run} --resume",
-                    run=quote(str(out)),
+                    quote(str(out)),
                 )
             )
             raise SystemExit(runs.STOPPED) from None
@@ -61,9 +61,9 @@ def demo(
     console.print()
     curves = draw_curves(RunFolder(out))
     attention = draw_cross_attention(model, "3 mai 1979", out / "cross-attention")
-    console.print(_("loss curve       {curves}", curves=curves[0]))
-    console.print(_("cross-attention  {attention}", attention=attention[0]))
-    console.print(_("the run          {out}", out=out))
+    console.print(_("loss curve       {curves}", curves[0]))
+    console.print(_("cross-attention  {attention}", attention[0]))
+    console.print(_("the run          {out}", out))
     console.print()
     console.print(_("Try next:"))
     for command in (
@@ -87,7 +87,7 @@ def unseen_days(model: Any) -> Any:
     examples = examples_in_ten_languages("test")
     answers = translations(model, [source for _language, source, _wanted in examples])
     for (language, source, wanted), answer in zip(examples, answers, strict=True):
-        verdict = (_("right"), "green") if answer == wanted else (_("should be {wanted}", wanted=wanted), "red")
+        verdict = (_("right"), "green") if answer == wanted else (_("should be {wanted}", wanted), "red")
         table.add_row(language, source, answer, Text(localized(verdict[0]), verdict[1]))
     return table
 

@@ -18,9 +18,9 @@ from glassformer.screen import FOLD, RIGHT, make_table, table_console, warn
 def new_file(path: Path) -> Callable[[str | bytes], None]:
     """What writes a text, or bytes, into a file that must not be there yet: whole, when all of it is known."""
     if path.exists() or path.is_symlink():
-        raise UserError("{path} is there already; choose another name for --out, or remove it first", path=path)
+        raise UserError("{path} is there already; choose another name for --out, or remove it first", path)
     if not path.parent.is_dir():
-        raise UserError("there is no folder {parent} to write {path} into", parent=path.parent, path=path.name)
+        raise UserError("there is no folder {parent} to write {path} into", path.parent, path.name)
 
     def write(text: str | bytes) -> None:
         from glassformer.files.durable import write_atomically
@@ -60,7 +60,7 @@ def evaluate(
     from glassformer.api.evaluation import evaluate_run
 
     if limit is not None and limit < 1:
-        raise UserError("--limit must be at least 1, not {limit}", limit=limit)
+        raise UserError("--limit must be at least 1, not {limit}", limit)
     if (source is None) != (target is None):
         raise UserError("--source and --target go together: a file of sources and a file of references")
     if file is not None and source is not None:
@@ -99,7 +99,7 @@ def show(run: Path, found: Any) -> None:
 
     from glassformer.evaluation.metrics import measure_name, measure_value
 
-    title = _("{run} on {on} ({examples:,} examples)", run=run, on=found.on, examples=found.examples)
+    title = _("{run} on {on} ({examples:,} examples)", run, found.on, found.examples)
     columns = _("measure"), (_("value"), RIGHT), (_("signature"), FOLD | {"style": "dim"})
     table = make_table(columns, title=title)
     for name, value in found.scores.values.items():

@@ -65,7 +65,7 @@ def export(
         warn(f"glassformer: {localized(str(failed))}")
         raise SystemExit(1) from None
     show(report, as_json)
-    say(_("{verdict}; it is in {place}", verdict=report.verdict(), place=place))
+    say(_("{verdict}; it is in {place}", report.verdict(), place))
 
 
 def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
@@ -77,10 +77,10 @@ def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
     say(
         _(
             "with the model it began with it is {run}, to the bit: {size:,} bytes, of {whole:,}; it is in {place}",
-            run=run,
-            size=size,
-            whole=whole,
-            place=place,
+            run,
+            size,
+            whole,
+            place,
         )
     )
 
@@ -90,7 +90,7 @@ def of_file(model: Any, path: Path) -> Iterable[Any]:
     from glassformer.api.evaluation import pairs_of_files
 
     if not path.exists():
-        raise UserError("there is no file {path} to compare on", path=path)
+        raise UserError("there is no file {path} to compare on", path)
     return pairs_of_files(model, [path], [])
 
 
@@ -105,7 +105,7 @@ def show(report: ParityReport, as_json: bool) -> None:
     from rich.text import Text
 
     rows = [(localized(what), *map(Text, sides)) for what, *sides in report.rows()]
-    title = _("parity on {texts} texts of {sample}", texts=report.texts, sample=report.sample)
+    title = _("parity on {texts} texts of {sample}", report.texts, report.sample)
     console = table_console()
     console.print(make_table(("", (report.ours.name, RIGHT), (report.theirs.name, RIGHT)), rows, title=title))
     for note in report.notes:

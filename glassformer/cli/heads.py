@@ -40,7 +40,7 @@ def heads(
     held = held_out(model, split, examples, folder.path / "data")
     everything = probe.heads(model)
     if not everything:
-        raise UserError("{run} has no heads left to look at", run=run)
+        raise UserError("{run} has no heads left to look at", run)
     if prune is not None:
         to = place_of_pruned(run, to, prune, len(everything))
     with Progress("heads", 1) as display:
@@ -70,11 +70,11 @@ def heads(
     if as_json:
         print(json.dumps(found.to_dict() | extra))
         return
-    show(found, _("{run}: {count:,} examples of {split}", run=run, count=held.count, split=split))
+    show(found, _("{run}: {count:,} examples of {split}", run, held.count, split))
     if prune is not None:
         show_pruned(extra["pruned"])
     names = ", ".join(p.name for p in pictures if p.suffix == ".png")
-    print(localized(_("{numbers} and {pictures} (each also as SVG)", numbers=numbers, pictures=names)))
+    print(localized(_("{numbers} and {pictures} (each also as SVG)", numbers, names)))
 
 
 def place_of_pruned(run: Path, to: Path | None, prune: int, n: int) -> Path:
@@ -82,12 +82,10 @@ def place_of_pruned(run: Path, to: Path | None, prune: int, n: int) -> Path:
     from glassformer.runs.folder import RunFolder
 
     if not 1 <= prune < n:
-        raise UserError(
-            "--prune takes out between 1 and {most} of this model's {of} heads, not {n}", most=n - 1, of=n, n=prune
-        )
+        raise UserError("--prune takes out between 1 and {most} of this model's {of} heads, not {n}", n - 1, n, prune)
     place = to or run.with_name(f"{run.resolve().name}-without-{prune}-heads")
     if RunFolder.is_run(place):
-        raise UserError("{to} holds a run already; choose another folder with --to", to=place)
+        raise UserError("{to} holds a run already; choose another folder with --to", place)
     return place
 
 
@@ -151,7 +149,7 @@ def show(found: Any, title: str) -> None:
     console.print(
         _(
             "The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean.",
-            whole=whole,
+            whole,
         )
     )
     if hidden := ", ".join(
@@ -161,7 +159,7 @@ def show(found: Any, title: str) -> None:
             _(
                 "Broad or mixed on average, but with more than half of the weight on one token in this share of the rows: "
                 "{heads}.",
-                heads=hidden,
+                hidden,
             )
         )
     heads_count = len(found.curve)
@@ -169,9 +167,9 @@ def show(found: Any, title: str) -> None:
         _(
             "{can_go} of {heads_count} heads can go, the least important first, before 1% of the "
             "{measure_name} is lost.",
-            can_go=found.can_go,
-            heads_count=heads_count,
-            measure_name=measure_name(found.score),
+            found.can_go,
+            heads_count,
+            measure_name(found.score),
         )
     )
 
@@ -182,7 +180,7 @@ def show_pruned(facts: dict[str, Any]) -> None:
 
     before, after = facts["before"], facts["after"]
     columns = _("measure"), (_("before"), RIGHT), (_("after"), RIGHT), (_("ratio"), RIGHT)
-    title = _("{run}: without {n_heads} heads", run=facts["run"], n_heads=len(facts["heads"]))
+    title = _("{run}: without {n_heads} heads", facts["run"], len(facts["heads"]))
     table = make_table(columns, title=title)
     labels = {
         "parameters": _("parameters"),

@@ -29,10 +29,10 @@ def homework(
     console = table_console()
     if check is not None:
         if not check.is_file():
-            raise UserError("there is no file {path}", path=check)
+            raise UserError("there is no file {path}", check)
         results = lab.check(check)
         if not results:
-            raise UserError("{path} has none of the exercises; glassformer homework NAME writes one", path=check)
+            raise UserError("{path} has none of the exercises; glassformer homework NAME writes one", check)
         rows = [(name, localized(shown), localized(problem or _("right"))) for name, shown, problem in results]
         console.print(make_table([(head, FOLD) for head in HEADS], rows))
         if any(problem is not None for _name, _shown, problem in results):
@@ -45,14 +45,14 @@ def homework(
     for name in names:
         if name not in lab.EXERCISES:
             suggestion = did_you_mean(name, list(lab.EXERCISES))
-            raise UserError("there is no exercise {name!r}{suggestion}", name=name, suggestion=suggestion)
+            raise UserError("there is no exercise {name!r}{suggestion}", name, suggestion)
     path = out or Path(f"{names[0]}.py")
     listing = lab.listing(names, str(path)).encode("utf-8", "replace")  # a name of a file need not be UTF-8
     try:
         with path.open("xb") as file:
             file.write(listing)
     except FileExistsError:
-        raise UserError("{path} is there already; give another by --out", path=path) from None
+        raise UserError("{path} is there already; give another by --out", path) from None
     except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
-    console.print(_("written: {path}", path=path), soft_wrap=True)
+        raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
+    console.print(_("written: {path}", path), soft_wrap=True)

@@ -60,14 +60,14 @@ def import_model(
     from glassformer.formats.import_run import read_source, write_run
 
     if head not in (None, "mlm", "next-sentence"):
-        raise ConfigError("--head is mlm or next-sentence, not {head!r}", head=head)
+        raise ConfigError("--head is mlm or next-sentence, not {head!r}", head)
     languages = Languages(source_language, target_language)
     if is_comet(Path(source)):
         if head or file or adapter or sample or languages != Languages():
             raise ConfigError("of a COMET checkpoint import takes --pickle, --tokenizer and --out alone")
         place = out or Path("runs") / Path(source).resolve().name
         made = import_comet(Path(source), place, allowed=pickle, encoder=tokenizer)
-        print(localized(_("the COMET {name} is now in {place}", name=made.name, place=place)))
+        print(localized(_("the COMET {name} is now in {place}", made.name, place)))
         print(f"next: glassformer evaluate RUN --comet {quote(str(place))}")
         return
     if adapter is not None:
@@ -97,9 +97,9 @@ def tell_what_is_next(run: RunFolder, found: Imported) -> None:
     verb = TextModel(model, run.tokenizers, run.recipe).verb
     made = _(
         "a {model_type} of {num_params:,} parameters is now the run {path}",
-        model_type=found.model_type,
-        num_params=model.num_params(),
-        path=run.path,
+        found.model_type,
+        model.num_params(),
+        run.path,
     )
     print(localized(made))
     path = quote(str(run.path))
@@ -125,8 +125,8 @@ def prove(source: Path, found: Imported, draft: RunFolder, head: str | None, sam
         report = import_parity(source, found, draft, texts)
     except (ParityFailed, OSError, UnicodeDecodeError) as error:
         if not isinstance(error, ParityFailed):
-            raise ConfigError("the sample {sample} cannot be read: {error}", sample=sample, error=error) from None
+            raise ConfigError("the sample {sample} cannot be read: {error}", sample, error) from None
         show(error.report, as_json=False)
-        warn(_("glassformer: {verdict}; nothing was left in {out}", verdict=error, out=place))
+        warn(_("glassformer: {verdict}; nothing was left in {out}", error, place))
         raise SystemExit(1) from None
     show(report, as_json=False)

@@ -58,10 +58,10 @@ def improve(
     console.print(make_table((_("step"), *others), rows))
     told = _(
         "on {pairs:,} test pairs: {gain:+.2f} [{low:+.2f}, {high:+.2f}] over the plain recipe; the best run is {best}",
-        pairs=found.pairs["test"],
-        gain=gain["value"],
-        low=gain["low"],
-        high=gain["high"],
-        best=found.best,
+        found.pairs["test"],
+        gain["value"],
+        gain["low"],
+        gain["high"],
+        found.best,
     )
     console.print(told, soft_wrap=True)

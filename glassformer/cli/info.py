@@ -36,16 +36,16 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
         if overrides:
             raise ConfigError(
                 "{name} is a run, whose settings are what they are; give a recipe to try {overrides!r}",
-                name=name,
-                overrides=overrides[0],
+                name,
+                overrides[0],
             )
         return Recipe.from_dict(read_facts(Path(name))["recipe"])
     known = [*PRESETS, *recipe_names()]
     raise ConfigError(
         "there is no preset, recipe or run {name!r}{suggestion}; known are {known}",
-        name=name,
-        suggestion=did_you_mean(name, known),
-        known=", ".join(known),
+        name,
+        did_you_mean(name, known),
+        ", ".join(known),
     )
 
 
@@ -55,11 +55,11 @@ def fill_in_sizes(recipe: Recipe) -> tuple[Recipe, str]:
     if not model.vocab_size:
         recipe = recipe.with_model(vocab_size=data.vocab_size)
         count = (
-            _("at most {vocab_size:,}", vocab_size=data.vocab_size)
+            _("at most {vocab_size:,}", data.vocab_size)
             if data.tokenizer in ("char", "word")
             else f"{data.vocab_size:,}"
         )
-        notes.append(_("The vocabulary is not known before the data is read: counted as {count} words.", count=count))
+        notes.append(_("The vocabulary is not known before the data is read: counted as {count} words.", count))
         if data.separate_vocabularies and model.family == "transformer" and model.source_vocab_size is None:
             recipe = recipe.with_model(source_vocab_size=data.vocab_size, share_source_target=False)
     if model.head != "mlm" and not model.n_label:
@@ -103,7 +103,7 @@ def rows_of(listed: list[ParameterTensor]) -> list[tuple[str, str, str, str]]:
 
 def in_bytes(count: Callable[[str], int]) -> str:
     """So many bytes, in each of the kinds of numbers."""
-    return _("{fp32:,} bytes in fp32, {bf16:,} bytes in bf16", fp32=count("fp32"), bf16=count("bf16"))
+    return _("{fp32:,} bytes in fp32, {bf16:,} bytes in bf16", count("fp32"), count("bf16"))
 
 
 def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
@@ -115,14 +115,10 @@ def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
         (_("parameters"), f"{found.parameters:,}"),
         (_("without embeddings"), f"{found.non_embedding:,}"),
         (
-            _("FLOPs {token}, forward", token=token),
-            _(
-                "{forward} ({attention} in attention)",
-                forward=short(found.forward_flops),
-                attention=short(found.attention_flops),
-            ),
+            _("FLOPs {token}, forward", token),
+            _("{forward} ({attention} in attention)", short(found.forward_flops), short(found.attention_flops)),
         ),
-        (_("FLOPs {token}, training step", token=token), short(found.training_flops)),
+        (_("FLOPs {token}, training step", token), short(found.training_flops)),
     ]
     if found.cache_numbers:
         lines.append((_("KV cache a token"), in_bytes(found.cache_bytes)))
@@ -142,17 +138,14 @@ def show_settings(parts: Sequence[str]) -> None:
         if section not in PARTS:
             raise ConfigError(
                 "there is no part {section!r}{suggestion}; there are {parts}",
-                section=section,
-                suggestion=did_you_mean(section, list(PARTS)),
-                parts=", ".join(PARTS),
+                section,
+                did_you_mean(section, list(PARTS)),
+                ", ".join(PARTS),
             )
         known = [setting.name for setting in settings_of(section)]
         if dot and name not in known:
             raise ConfigError(
-                "there is no setting {name!r} in [{section}]{suggestion}",
-                name=name,
-                section=section,
-                suggestion=did_you_mean(name, known),
+                "there is no setting {name!r} in [{section}]{suggestion}", name, section, did_you_mean(name, known)
             )
         wanted.append((section, name))
     for section, name in wanted:
@@ -228,15 +221,15 @@ def show_taps(name: str, overrides: list[str]) -> None:
         found = tap_shapes(build_model(recipe.model))
     once = {re.sub(r"\.\d+\.", ".*.", full): values for full, values in found.items()}
     rows = [(full, shape, localized(meaning)) for full, (shape, meaning) in once.items()]
-    title = _("{recipe}: what can be seen or changed", recipe=recipe.name)
+    title = _("{recipe}: what can be seen or changed", recipe.name)
     console = table_console()
     console.print(make_table(("name", "shape", _("what it is")), rows, title=title))
     console.print(
         _(
             "{n_found} activations of {n_shapes} kinds; * stands for the number of a layer. B rows (beams are rows), T tokens "
             "that ask, S tokens that answer, H heads, K key heads, D head size, C n_embd, F hidden, V words or labels.",
-            n_found=len(found),
-            n_shapes=len(SHAPES),
+            len(found),
+            len(SHAPES),
         ),
         style="dim",
     )
@@ -247,7 +240,7 @@ def show_model(name: str, overrides: list[str], context: int | None) -> None:
     from glassformer.models.costs import costs, parts
 
     if context is not None and context < 1:
-        raise ConfigError("--context must be at least 1, not {context}", context=context)
+        raise ConfigError("--context must be at least 1, not {context}", context)
     recipe, note = fill_in_sizes(find_recipe(name, overrides))
     found = costs(recipe.model, context)
     columns = _("part"), (_("shape"), RIGHT), (_("layers"), RIGHT), (_("parameters"), RIGHT)
@@ -259,7 +252,7 @@ def show_model(name: str, overrides: list[str], context: int | None) -> None:
     console.print(table)
     console.print(make_table((), summary, show_header=False, box=None))
     console.print(
-        _("A row of {context:,} tokens; keys that cannot be seen are not counted.", context=found.context), style="dim"
+        _("A row of {context:,} tokens; keys that cannot be seen are not counted.", found.context), style="dim"
     )
     if note:
         console.print(note, style="yellow")

@@ -51,17 +51,17 @@ def init(
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UserError("{path} is there already; choose another name with --out", path=path) from None
+        raise UserError("{path} is there already; choose another name with --out", path) from None
     except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
+        raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
     if files:
         print(localized(made.chosen))
     print(
         localized(
             _(
                 "{path} is written; change what you like, and: glassformer train {quoted_path}",
-                path=path,
-                quoted_path=shlex.quote(str(path)),
+                path,
+                shlex.quote(str(path)),
             )
         )
     )

@@ -70,7 +70,7 @@ def check_counts(**counts: int | None) -> None:
     """Options that count something count at least one."""
     for name, value in counts.items():
         if value is not None and value < 1:
-            raise ConfigError("--{name} must be at least 1, not {value}", name=name.replace("_", "-"), value=value)
+            raise ConfigError("--{name} must be at least 1, not {value}", name.replace("_", "-"), value)
 
 
 def stdout_write(text: str) -> None:
@@ -157,7 +157,7 @@ def reply_to_file(given: Input, job: TextJob) -> int:
         regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         if given.resume and not regular:
             raise ConfigError(
-                "--resume reads its input again from the start, and {file} is a pipe; use a file", file=given.file
+                "--resume reads its input again from the start, and {file} is a pipe; use a file", given.file
             )
         speed = Speed(job.verb, os.fstat(file.fileno()).st_size)
         place = 0
@@ -188,16 +188,10 @@ def reply_into(
     """Answers into a file, after those that are there already."""
     with answers:
         if answers.done:
-            say(
-                _(
-                    "{answers} is complete: all {lines:,} lines were answered already",
-                    answers=answers.path,
-                    lines=answers.lines,
-                )
-            )
+            say(_("{answers} is complete: all {lines:,} lines were answered already", answers.path, answers.lines))
             return 0
         if answers.lines:
-            say(_("going on after line {lines:,}", lines=answers.lines))
+            say(_("going on after line {lines:,}", answers.lines))
         try:
             return reply_to_groups(
                 groups,
@@ -209,9 +203,9 @@ def reply_into(
         except OSError as error:
             raise UserError(
                 "{filename} cannot be written: {reason}; {lines:,} answers are there, and --resume goes on with them",
-                filename=error.filename or answers.path,
-                reason=error.strerror,
-                lines=answers.lines,
+                error.filename or answers.path,
+                error.strerror,
+                answers.lines,
             ) from None
 
 

@@ -72,11 +72,11 @@ def look(
         at = step if beside_step is None and beside_run is None else beside_step
         other, other_title = seen(folder, text if beside is None else beside, at), named(folder, at)
     for note in [*inside.input.notes, *(other.input.notes if other is not None else [])]:
-        warn(_("note: {warning}", warning=note))
+        warn(_("note: {warning}", note))
     report = write_report(inside, title, out or run / "look", pictures=pictures, beside=other, beside_title=other_title)
     for warning in report.notes:
-        warn(_("note: {warning}", warning=warning))
+        warn(_("note: {warning}", warning))
     page = report.paths[0]
     typer.echo(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
     if len(report.paths) > 1:
-        typer.echo(localized(_("{count} pictures beside it, PNG and SVG", count=len(report.paths) - 1)))
+        typer.echo(localized(_("{count} pictures beside it, PNG and SVG", len(report.paths) - 1)))

@@ -33,5 +33,5 @@ def show_machine() -> None:
         )
     console.print(table)
     if (folder := cache_folder()) is not None:
-        kept = _("Trials are kept in {cache_folder}.", cache_folder=folder / "trials")
+        kept = _("Trials are kept in {cache_folder}.", folder / "trials")
         console.print(kept, style="dim", soft_wrap=True)

@@ -39,9 +39,7 @@ def museum(
     names = [word for word in words or () if "=" not in word] or list(known)
     for name in names:
         if name not in known:
-            raise UserError(
-                "there is no mistake {name!r}{suggestion}", name=name, suggestion=did_you_mean(name, list(known))
-            )
+            raise UserError("there is no mistake {name!r}{suggestion}", name, did_you_mean(name, list(known)))
     if show_list:
         for name in names:
             console.print(f"{padded(name, 22)}{localized(known[name]['about'])}", soft_wrap=True)
@@ -54,7 +52,7 @@ def museum(
     lab.write(found, out, command)
     heads = [(HEADS[number], FOLD) for number in SHOWN]
     console.print(make_table(heads, [[cells(one)[number] for number in SHOWN] for one in found]))
-    console.print(_("with what is said beside it, and the figure: {folder}", folder=out), soft_wrap=True)
+    console.print(_("with what is said beside it, and the figure: {folder}", out), soft_wrap=True)
 
 
 def diagnose(run: options.Run, as_json: options.JsonObject = False) -> None:
@@ -73,11 +71,11 @@ def diagnose(run: options.Run, as_json: options.JsonObject = False) -> None:
         return
     console = table_console()
     if planted != "none":
-        console.print(_("planted in this run: {mistake}", mistake=planted), soft_wrap=True)
+        console.print(_("planted in this run: {mistake}", planted), soft_wrap=True)
     for name, said in found.items():
         about = localized(known[name]["about"])
-        console.print(_("it looks like {name}: {about}", name=name, about=about), soft_wrap=True)
+        console.print(_("it looks like {name}: {about}", name, about), soft_wrap=True)
         console.print(f"  {localized(said)}", soft_wrap=True)
     if not found:
         console.print(_("its curve looks like none of the museum's mistakes"), soft_wrap=True)
-    console.print(_("no curve can show {names}; glassformer audit can", names=", ".join(hidden)), soft_wrap=True)
+    console.print(_("no curve can show {names}; glassformer audit can", ", ".join(hidden)), soft_wrap=True)

@@ -134,11 +134,11 @@ def launch(arguments: list[str], count: int, run: Path, *, may_restart: bool = T
         before = newest
         if killed is not None:
             code, name = 128 - codes[killed], signal.Signals(-codes[killed]).name
-            what = _("rank {rank} was ended by {signal}", rank=killed, signal=name)
+            what = _("rank {rank} was ended by {signal}", killed, name)
         else:  # all say that another was lost: a connection broke
             code, what = LOST, _("the processes have lost each other")
         if failed > RESTARTS or not may_restart:
-            warn(_("{what}; go on with --resume", what=what))
+            warn(_("{what}; go on with --resume", what))
             return code
-        warn(_("{what}; all start again from the last checkpoint", what=what))
+        warn(_("{what}; all start again from the last checkpoint", what))
     return 1

@@ -56,7 +56,7 @@ def with_data(
     if recipe is None:
         values, name = made.values, made.name
         words = " ".join(shlex.quote(str(file)) for file in files)
-        say(_("{chosen}; to see and change it: glassformer init {words}", chosen=made.chosen, words=words))
+        say(_("{chosen}; to see and change it: glassformer init {words}", made.chosen, words))
     else:
         values, name = read_values(recipe)
         kept = {key: value for key, value in values.get("data", {}).items() if key not in (*FILES, "builtin")}

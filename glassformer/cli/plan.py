@@ -34,16 +34,16 @@ def show_scaling(recipe: Recipe, one: OneGpu, gpus: int, cluster: Cluster) -> No
 
     need = scaling.needs(one, gpus, cluster)
     show(
-        _("{name} on {gpus:,} GPU{plural}", name=recipe.name, gpus=gpus, plural="" if gpus == 1 else "s"),
+        _("{name} on {gpus:,} GPU{plural}", recipe.name, gpus, "" if gpus == 1 else "s"),
         scaling.rows(need, scaling.needs(one, 1, cluster), cluster),
     )
     told = _(
         "Computed for {machine} GPUs a machine, {inside:.0f} GB/s from each inside it and {network:g} GB/s between machines, "
         "{speed:,.0f} target tokens/s on one GPU.",
-        machine=cluster.gpus_per_machine,
-        inside=cluster.inside / 1e9,
-        network=cluster.network / 1e9,
-        speed=one.tokens_per_second,
+        cluster.gpus_per_machine,
+        cluster.inside / 1e9,
+        cluster.network / 1e9,
+        one.tokens_per_second,
     )
     table_console().print(told, soft_wrap=True)
     if not need.fits:
@@ -64,14 +64,12 @@ def plan(
     values, name = with_data(*sorted_words(recipe, [], overrides or []))
     known = Recipe.from_dict(values, name=name)
     if not 0 < seconds <= LONGEST:
-        raise ConfigError(
-            "--seconds must be above 0 and at most {longest:,}, not {seconds:g}", longest=LONGEST, seconds=seconds
-        )
+        raise ConfigError("--seconds must be above 0 and at most {longest:,}, not {seconds:g}", LONGEST, seconds)
     if gpus is None:
         if speed is not None:
             raise ConfigError("--speed is what one of several GPUs does; say how many by --gpus")
     elif not (1 <= gpus <= MOST and 0 < network < math.inf and (speed is None or 0 < speed < math.inf)):
-        raise ConfigError("--gpus must be at least 1 and at most {most:,}, --speed and --network above 0", most=MOST)
+        raise ConfigError("--gpus must be at least 1 and at most {most:,}, --speed and --network above 0", MOST)
     from glassformer.runs import pick_device
     from glassformer.runs.plan import make_plan
     from glassformer.runs.scaling import Cluster, measured, stated
@@ -87,7 +85,7 @@ def plan(
     found = make_plan(known, seconds=seconds)
     show(f"{recipe} on {found.device}", found.rows())
     if not found.fits:
-        table_console().print(_("It does not fit: {advice}", advice=found.advice), style="red", soft_wrap=True)
+        table_console().print(_("It does not fit: {advice}", found.advice), style="red", soft_wrap=True)
         raise SystemExit(1)
     if gpus is not None:
         show_scaling(

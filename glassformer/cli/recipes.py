@@ -13,6 +13,4 @@ def recipes() -> None:
     rows = [(name, localized(read_recipe(name).about)) for name in recipe_names()]
     console = table_console()
     console.print(make_table(columns, rows, show_header=False, **BARE))
-    console.print(
-        _("\nThey are TOML files in {recipe_folder}; copy one and change what you like.", recipe_folder=RECIPE_FOLDER)
-    )
+    console.print(_("\nThey are TOML files in {recipe_folder}; copy one and change what you like.", RECIPE_FOLDER))

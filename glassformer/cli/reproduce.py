@@ -114,14 +114,12 @@ def show_list(as_json: bool) -> None:
         goal = one.goal_text if one.goal is not None else f"plain + {one.margin:g}"
         what = _(one.what)
         if one.within is not None:
-            what = _("{what}; training within {time}", what=what, time=one.time_text)
+            what = _("{what}; training within {time}", what, one.time_text)
         table.add_row(one.name, one.metric, published, goal, localized(what))
     console = table_console()
     console.print(table)
     commands = sorted({f"glassformer data get {one.collection}" for one in reproductions() if one.collection})
-    console.print(
-        _("\nWhat is not built in needs its data first: {commands}; or --data DIR.", commands=", ".join(commands))
-    )
+    console.print(_("\nWhat is not built in needs its data first: {commands}; or --data DIR.", ", ".join(commands)))
 
 
 def show(report: ReproductionReport) -> None:

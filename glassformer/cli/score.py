@@ -79,7 +79,7 @@ def score(
         write("".join(line + "\n" for line in found))
     if left_out:
         most = model.model.config.block_size
-        warn(_("{count:,.0f} pairs have more than {most} tokens and no score", count=left_out, most=most))
+        warn(_("{count:,.0f} pairs have more than {most} tokens and no score", left_out, most))
     if tokens:
         told = _(
             "loss {mean:.4f} nats a token, perplexity {perplexity:.2f}, over {tokens:,.0f} tokens",

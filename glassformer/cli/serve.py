@@ -107,7 +107,7 @@ def open_page(
     has_screen = sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
     def show(address: str) -> None:
-        say(_("open {address} in a browser; Ctrl-C ends it", address=address))
+        say(_("open {address} in a browser; Ctrl-C ends it", address))
         if has_screen and not no_browser:
             threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
 
@@ -135,7 +135,5 @@ def server_or_hint() -> Any:
         if (error.name or "").startswith("glassformer"):
             raise
         raise UserError(
-            "serving needs the package {name}; install it with: {command}",
-            name=error.name,
-            command=install_hint("serve"),
+            "serving needs the package {name}; install it with: {command}", error.name, install_hint("serve")
         ) from None

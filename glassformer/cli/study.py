@@ -52,7 +52,7 @@ def study(
     from glassformer.runs.stop import STOPPED, Stopped, StopRequest
 
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        raise ConfigError("--device is cpu or cuda where there is one, not {device!r}", device=device)
+        raise ConfigError("--device is cpu or cuda where there is one, not {device!r}", device)
     budget = BUDGETS["quick" if quick else "full" if full else "default"]
     chosen = [claim_named(name) for name in names or ()] or all_claims()
     stop = StopRequest()
@@ -64,10 +64,10 @@ def study(
                 say(
                     _(
                         "{name}: {trials} trials, about {minutes} min{cores}",
-                        name=one.name,
-                        trials=len(one.plan(budget)),
-                        minutes=max(1, round(one.minutes * share)),
-                        cores=cores,
+                        one.name,
+                        len(one.plan(budget)),
+                        max(1, round(one.minutes * share)),
+                        cores,
                     )
                 )
                 with stop.may_drop():
@@ -119,7 +119,7 @@ def show(report: ClaimReport) -> None:
                 f"  {padded(localized(condition.outcome), 6)}  {localized(condition.text)} ({condition.detail})",
                 soft_wrap=True,
             )
-        console.print(_("verdict: {verdict}", verdict=part.told), part.says and localized(part.says), style="bold")
+        console.print(_("verdict: {verdict}", part.told), part.says and localized(part.says), style="bold")
     for note in report.finding.notes:
         console.print(note, soft_wrap=True)
     console.print(f"{report.folder / report.claim.name}.png, .md, .json", soft_wrap=True)

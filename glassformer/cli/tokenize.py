@@ -25,7 +25,7 @@ def tokenize(
     given = lines.Input(texts, file)
     given.check()
     if side not in ("source", "target"):
-        raise ConfigError("--side is source or target, not {side!r}", side=side)
+        raise ConfigError("--side is source or target, not {side!r}", side)
     from glassformer.runs.folder import RunFolder
     from glassformer.text.imported import load_tokenizer
 
@@ -36,7 +36,7 @@ def tokenize(
             try:
                 ids = [int(word) for word in text.replace(",", " ").split()]
             except ValueError:
-                raise UserError("with --decode a text is ids, such as 5 8 2, not {text!r}", text=text) from None
+                raise UserError("with --decode a text is ids, such as 5 8 2, not {text!r}", text) from None
             out = cut.decode(ids)
             return lines.as_line({"ids": ids, "text": out}) if as_json else lines.escaped(out)
         ids = cut.encode(text)

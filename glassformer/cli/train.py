@@ -107,8 +107,8 @@ def train(
         if not resume:
             raise ConfigError(
                 "{recipe} is a run, not a recipe; go on with it by: glassformer train {quoted_recipe} --resume",
-                recipe=recipe,
-                quoted_recipe=shlex.quote(recipe),
+                recipe,
+                shlex.quote(recipe),
             )
         folder = Path(recipe)
         wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
@@ -138,7 +138,7 @@ def beside_own_examples(values: dict[str, Any], run: RunFolder) -> dict[str, Any
         kept = {split: os.path.abspath(store_path(run.path / "data", split)) for split in splits}
         data = kept | data | {"train": [{"path": data["train"], "weight": NEW_PAIRS}, kept["train"]]}
         data.setdefault("val_fraction", 0.0)  # of the new pairs none is taken out
-        say(_("with the pairs that {run} keeps beside, so that it forgets none", run=run.path))
+        say(_("with the pairs that {run} keeps beside, so that it forgets none", run.path))
     return {**{part: value for part, value in values.items() if part != "model"}, "data": data}
 
 
@@ -173,7 +173,7 @@ def begin(values: dict[str, Any], name: str, folder: Path, from_run: Path | None
     if from_run is not None:
         start = runs.start_of(from_run)
         if folder.resolve() == start.run.path.resolve():
-            raise ConfigError("{folder} is the run to begin with; choose another folder with --out", folder=folder)
+            raise ConfigError("{folder} is the run to begin with; choose another folder with --out", folder)
         tuned_recipe = fine_tuned(start.recipe, values, name=name)
         run_it(lambda: runs.train(tuned_recipe, folder, overwrite=overwrite, start=start), folder)
     else:
@@ -199,7 +199,7 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
         run = work()
     except runs.Stopped as stopped:
         say(
-            _("stopped; go on with: glassformer train {run} --resume", run=shlex.quote(str(folder)))
+            _("stopped; go on with: glassformer train {run} --resume", shlex.quote(str(folder)))
             if stopped.goes_on
             else _("stopped before the first checkpoint; the same command begins again")
         )
@@ -209,18 +209,11 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     with unbreakable_screen():
         minutes, seconds = divmod(int(time.perf_counter() - began), 60)
         print(
-            localized(
-                _(
-                    "\ntrained in {minutes} min {seconds:02d} s; the run is in {path}",
-                    minutes=minutes,
-                    seconds=seconds,
-                    path=run.path,
-                )
-            )
+            localized(_("\ntrained in {minutes} min {seconds:02d} s; the run is in {path}", minutes, seconds, run.path))
         )
-        print(localized(_("final model: {which_weights}", which_weights=which_weights(run, run.recipe))))
+        print(localized(_("final model: {which_weights}", which_weights(run, run.recipe))))
         if pictures := draw_curves(run):
-            print(localized(_("curves: {pictures}", pictures=", ".join(map(str, pictures)))))
+            print(localized(_("curves: {pictures}", ", ".join(map(str, pictures)))))
         print_next(run.recipe, run.path)
 
 

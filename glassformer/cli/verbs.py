@@ -140,7 +140,7 @@ def groups() -> dict[str, dict[str, Callable[..., Any]]]:
 
 def example(name: str) -> str:
     """The last line of a verb's help."""
-    return _("Example: glassformer {command}", command=EXAMPLES[name])
+    return _("Example: glassformer {command}", EXAMPLES[name])
 
 
 def own_name(option: str) -> str:
@@ -268,19 +268,19 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
     if type(error).__name__ == "UsageError" and context is not None and said.startswith("No such command"):
         known = list(getattr(context.command, "commands", {}))
         word = said.split("'")[1] if said.count("'") > 1 else ""
-        said = _("there is no command {word!r}{suggestion}", word=word, suggestion=did_you_mean(word, known))
+        said = _("there is no command {word!r}{suggestion}", word, did_you_mean(word, known))
     elif wrong is not None:
         name, settings = wrong.lstrip("-").replace("_", "-"), {} if context is None else settings_of(context.command)
         meant = {one: with_value(setting, wrong, words) for one, setting in settings.items()}
         meant |= {str(option).lstrip("-"): str(option) for option in getattr(error, "possibilities", None) or []}
         if name in settings:
-            said = _("{option} is a setting and no option; write {setting}", option=wrong, setting=meant[name])
+            said = _("{option} is a setting and no option; write {setting}", wrong, meant[name])
         else:
             close = difflib.get_close_matches(name, meant, n=1)
-            suggestion = _(" (did you mean {name!r}?)", name=meant[close[0]]) if close else ""
-            said = _("there is no option {option}{suggestion}", option=wrong, suggestion=suggestion)
+            suggestion = _(" (did you mean {name!r}?)", meant[close[0]]) if close else ""
+            said = _("there is no option {option}{suggestion}", wrong, suggestion)
     elif type(error).__name__ == "MissingParameter" and (match := re.fullmatch("Missing argument (.*)", said)):
-        said = _("missing argument {name}", name=match[1])
+        said = _("missing argument {name}", match[1])
     else:
         said = said[:1].lower() + said[1:]
-    return _("{mistake}; see: {command} --help", mistake=said, command=path)
+    return _("{mistake}; see: {command} --help", said, path)

@@ -41,7 +41,7 @@ def verify_resume(
         console.print(f"  {where}: {difference.name}: {difference.what}")
     if len(wrong) > 20:
         console.print(f"  … and {len(wrong) - 20:,} more")
-    console.print(_("{parts:,} bits differ", parts=sum(part.bits for part in parts)), style="red" if wrong else "green")
+    console.print(_("{parts:,} bits differ", sum(part.bits for part in parts)), style="red" if wrong else "green")
     if wrong:
         if device == "cuda" and not resolved.train.deterministic:
             console.print(_("On CUDA runs are the same to the bit only with train.deterministic=true."))

@@ -41,10 +41,10 @@ def fine_tuned(run: Recipe, values: Mapping[str, Any], *, name: str = "recipe", 
             if fixed and coerce(given[key], hints[key], f"{part}.{key}") != own and not filled_in(part, key):
                 raise ConfigError(
                     "{part}.{key} is {given} in the recipe and {own} in the run that training begins with; leave it out",
-                    part=part,
-                    key=key,
-                    given=given[key],
-                    own=own,
+                    part,
+                    key,
+                    given[key],
+                    own,
                 )
     out["model"] = base["model"] | {k: v for k, v in model.items() if k in ADAPTABLE or k not in base["model"]}
     inherited = {key: base["data"][key] for key in (*READING, "task") if key in base["data"]}

@@ -111,7 +111,5 @@ def preset(name: str) -> ModelConfig:
     768
     """
     if name not in PRESETS:
-        raise ConfigError(
-            "there is no preset {name!r}{suggestion}", name=name, suggestion=did_you_mean(name, list(PRESETS))
-        )
+        raise ConfigError("there is no preset {name!r}{suggestion}", name, did_you_mean(name, list(PRESETS)))
     return ModelConfig(**PRESETS[name])

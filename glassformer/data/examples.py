@@ -173,9 +173,9 @@ class Tag(OneSided):
             raise UserError(
                 "example {number} has {n_tokens} tokens and {n_tags} tags; "
                 "each token needs one (-100 where there is none)",
-                number=wrong[0],
-                n_tokens=text.lengths[wrong[0]],
-                n_tags=tags.lengths[wrong[0]],
+                wrong[0],
+                text.lengths[wrong[0]],
+                tags.lengths[wrong[0]],
             )
         self.text, self.tags, self.closed = text, tags, closed
         super().__init__(text.lengths + 1 + closed)
@@ -192,8 +192,8 @@ def check_equal(first: int, second: int, first_name: str, second_name: str) -> N
     if first != second:
         raise UserError(
             "{first_name} has {first} examples and {second_name} has {second}; they must be as many, line for line",
-            first_name=first_name,
-            first=first,
-            second_name=second_name,
-            second=second,
+            first_name,
+            first,
+            second_name,
+            second,
         )

@@ -144,14 +144,14 @@ def first_recipe(files: Sequence[Path], task: str | None = None) -> FirstRecipe:
         chosen = _(
             "{first}: {what}; about {pairs:,} pairs: {layers}+{layers} layers of {width}, {pieces:,} pieces of words, dropout "
             "{dropout}, {steps:,} steps",
-            first=first.name,
-            what=what,
-            pairs=count.pairs,
-            layers=values["model"]["n_layer"],
-            width=values["model"]["n_embd"],
-            pieces=values["data"]["vocab_size"],
-            dropout=values["model"]["dropout"],
-            steps=values["train"]["steps"],
+            first.name,
+            what,
+            count.pairs,
+            values["model"]["n_layer"],
+            values["model"]["n_embd"],
+            values["data"]["vocab_size"],
+            values["model"]["dropout"],
+            values["train"]["steps"],
         )
         return FirstRecipe(values, name, chosen)
     data |= {"batch_tokens": 2048}
@@ -159,4 +159,4 @@ def first_recipe(files: Sequence[Path], task: str | None = None) -> FirstRecipe:
     values = {"model": MODELS[config.task], "data": data, "train": {"steps": steps}}
     if config.task == "text":
         values["decode"] = {"temperature": 0.8, "top_k": 40}
-    return FirstRecipe(values, name, _("{first}: {what}; {steps:,} steps", first=first.name, what=what, steps=steps))
+    return FirstRecipe(values, name, _("{first}: {what}; {steps:,} steps", first.name, what, steps))

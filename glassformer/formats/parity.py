@@ -122,12 +122,12 @@ class ParityReport:
         if self.passed:
             return _(
                 "{theirs} says what the run says ({weights}, {texts} texts of {sample})",
-                theirs=self.theirs.name,
-                weights=self.weights,
-                texts=self.texts,
-                sample=self.sample,
+                self.theirs.name,
+                self.weights,
+                self.texts,
+                self.sample,
             )
-        return _("{theirs} does not say what the run says: {differs}", theirs=self.theirs.name, differs=self.differs)
+        return _("{theirs} does not say what the run says: {differs}", self.theirs.name, self.differs)
 
 
 def megabytes(size: int) -> str:
@@ -190,16 +190,16 @@ def first_difference(ours: OurRuntime, theirs: Runtime, cases: Sequence[Case], w
     here = ours.activations(cases[0])
     for name, own in here.items():
         if name not in seen or seen[name].shape != own.shape:
-            return _("{name}, which has another shape there", name=name)
+            return _("{name}, which has another shape there", name)
         gap, scale = float(np.abs(own - seen[name]).max()), max(1.0, float(np.abs(own).max()))
         if not gap <= limit * scale:
             before = list(here)[: list(here).index(name)]
             same = (
-                _("{before} is still the same", before=before[-1])
+                _("{before} is still the same", before[-1])
                 if before
                 else _("what comes before it, the embedding, is not shown")
             )
-            return _("{name}, whose output differs by {gap:.2g} ({same})", name=name, gap=gap, same=same)
+            return _("{name}, whose output differs by {gap:.2g} ({same})", name, gap, same)
     return _("the output layer: every layer before it is the same")
 
 
@@ -270,22 +270,13 @@ def judge(report: ParityReport, ours: OurRuntime, theirs: Runtime, cases: Sequen
     if not gap <= most:
         part = first_difference(ours, theirs, cases, report.weights)
         report.passed = False
-        said = _(
-            "scores differ by {gap:.2g}, and {weights} may differ by {most:.2g}",
-            gap=gap,
-            weights=report.weights,
-            most=most,
-        )
-        report.differs = (
-            _("{differs}; the first part that differs is {part}", differs=said, part=part) if part else said
-        )
+        said = _("scores differ by {gap:.2g}, and {weights} may differ by {most:.2g}", gap, report.weights, most)
+        report.differs = _("{differs}; the first part that differs is {part}", said, part) if part else said
         return
     here, there = (side.scores.get("perplexity", 1.0) for side in (report.ours, report.theirs))
     if there > limits.perplexity * here:
         report.passed = False
-        report.differs = _(
-            "the references' perplexity is {there:.3f} there and {here:.3f} here", there=there, here=here
-        )
+        report.differs = _("the references' perplexity is {there:.3f} there and {here:.3f} here", there, here)
         return
     for name, value in (("greedy", report.same_greedy), ("beam-4", report.same_beam)):
         if value is not None and value < limits.same:
@@ -293,8 +284,8 @@ def judge(report: ParityReport, ours: OurRuntime, theirs: Runtime, cases: Sequen
             report.differs = _(
                 "its scores are the same (to {gap:.2g}), but only {value:.0f}% of its {name} answers are, so it is how "
                 "answers are searched for that differs",
-                gap=gap,
-                value=100 * value,
-                name=name,
+                gap,
+                100 * value,
+                name,
             )
             return

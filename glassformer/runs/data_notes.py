@@ -27,13 +27,13 @@ def too_long(batches: Batches, split: str, recipe: Recipe) -> Iterator[str]:
         _(
             "{count:,} of {total:,} {split} examples ({share:.1%}) have more than {setting}={limit} tokens and are left "
             "out; 99% have at most {most}",
-            count=count,
-            total=total,
-            split=split,
-            share=count / total,
-            setting=setting,
-            limit=limit,
-            most=most,
+            count,
+            total,
+            split,
+            count / total,
+            setting,
+            limit,
+            most,
         )
     )
 

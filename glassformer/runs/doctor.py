@@ -74,14 +74,14 @@ def look_at_recipe(run: RunFolder) -> RunFinding:
     version = run.facts.get("glassformer", "unknown")
     about = _(
         "{recipe}: {family}, {steps:,} steps, glassformer {version}",
-        recipe=recipe.name,
-        family=recipe.model.family,
-        steps=recipe.train.steps,
-        version=version,
+        recipe.name,
+        recipe.model.family,
+        recipe.train.steps,
+        version,
     )
     if not sealed:
         return RunFinding(
-            "run.json", "damaged", _("{about}; it has been changed since it was written", about=about), size_of(path)
+            "run.json", "damaged", _("{about}; it has been changed since it was written", about), size_of(path)
         )
     return RunFinding("run.json", "good", about, size_of(path))
 
@@ -94,7 +94,7 @@ def look_at_files(run: RunFolder) -> list[RunFinding]:
         RunFinding(
             name,
             "good" if wrong is None else "damaged",
-            _("it {wrong}", wrong=wrong) if wrong else _("whole"),
+            _("it {wrong}", wrong) if wrong else _("whole"),
             size_of(run.path / name),
         )
         for name, wrong in run.file_problems().items()
@@ -154,18 +154,18 @@ def look_at_metrics(run: RunFolder) -> list[RunFinding]:
                 except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
                     broken += 1
     except OSError as error:
-        return [RunFinding("metrics.jsonl", "damaged", _("it cannot be read: {reason}", reason=error.strerror))]
+        return [RunFinding("metrics.jsonl", "damaged", _("it cannot be read: {reason}", error.strerror))]
     size = size_of(run.metrics_file)
     if broken:
         return [
             RunFinding(
                 "metrics.jsonl",
                 "damaged",
-                _("{broken:,} of {lines:,} lines cannot be read", broken=broken, lines=lines),
+                _("{broken:,} of {lines:,} lines cannot be read", broken, lines),
                 size,
             )
         ]
-    return [RunFinding("metrics.jsonl", "good", _("{lines:,} lines, to step {last:,}", lines=lines, last=last), size)]
+    return [RunFinding("metrics.jsonl", "good", _("{lines:,} lines, to step {last:,}", lines, last), size)]
 
 
 def is_busy(run: RunFolder) -> bool:
@@ -192,18 +192,18 @@ def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
     if any(wrong is not None for wrong in run.file_problems().values()):
         return _("it cannot be resumed: what the preparation left is damaged; bring it back from a copy, or train anew")
     if not run.prepared:
-        return _("{command} prepares the data again and starts at the beginning", command=command)
+        return _("{command} prepares the data again and starts at the beginning", command)
     if (ended := run.finished()) is not None and ended >= max(problems, default=0):
-        return _("it has been trained to its end, step {ended:,}", ended=ended)
+        return _("it has been trained to its end, step {ended:,}", ended)
     if not problems:
-        return _("{command} starts at the beginning: nothing has been saved yet", command=command)
+        return _("{command} starts at the beginning: nothing has been saved yet", command)
     good = [step for step, wrong in problems.items() if wrong is None]
     if not good:
         return _("it cannot be resumed: not one checkpoint is whole")
-    message = _("{command} goes on from step {step:,} of {steps:,}", command=command, step=max(good), steps=steps)
+    message = _("{command} goes on from step {step:,} of {steps:,}", command, max(good), steps)
     if run.sealed:
         return message
-    return _("{outlook}, once the change in run.json is confirmed by --accept-changes", outlook=message)
+    return _("{outlook}, once the change in run.json is confirmed by --accept-changes", message)
 
 
 def look_at_model(run: RunFolder) -> list[RunFinding]:
@@ -240,10 +240,10 @@ def examine_folder(path: Path) -> Diagnosis:
     """What was left behind in a folder that is no run itself, but holds some, or had something left in it."""
     leftover = list(leftovers.beside(path))
     if not leftover and not any(RunFolder.is_run(one) for one in path.iterdir()):
-        raise UserError("{path} is not a run: it has no run.json", path=path)
+        raise UserError("{path} is not a run: it has no run.json", path)
     findings = [RunFinding(left.path.name, "note", left.about, size_of(left.path)) for left in leftover]
     message = (
-        _("glassformer doctor {folder} --prune clears away what was left", folder=quote(str(path)))
+        _("glassformer doctor {folder} --prune clears away what was left", quote(str(path)))
         if leftover
         else _("nothing was left behind")
     )
@@ -253,12 +253,12 @@ def examine_folder(path: Path) -> Diagnosis:
 def prune(path: Path) -> list[Pruned]:
     """Clears away what commands that were killed have left in a run and beside it, or in a folder of runs."""
     if not path.is_dir():
-        raise UserError("there is no folder {path}", path=path)
+        raise UserError("there is no folder {path}", path)
     run = RunFolder(path)
     if not run.is_run(path):
         return leftovers.prune(list(leftovers.beside(path)))
     if is_busy(run):
-        raise UserError("another process is training in {path}; let it end, or stop it first", path=path)
+        raise UserError("another process is training in {path}; let it end, or stop it first", path)
     return leftovers.prune(left_by(run))
 
 
@@ -280,11 +280,11 @@ def examine(path: Path) -> Diagnosis:
     in one look after another."""
     if not path.is_dir():
         if RunFolder.is_run(draft := sibling_path(path, "making")):
-            about = _("the preparation has not been finished; it is in {folder}", folder=draft.name)
+            about = _("the preparation has not been finished; it is in {folder}", draft.name)
             command = f"glassformer train {quote(str(path))} --resume"
-            outlook = _("{command} prepares the data again and starts at the beginning", command=command)
+            outlook = _("{command} prepares the data again and starts at the beginning", command)
             return Diagnosis([RunFinding("data", "note", about, size_of(draft))], outlook)
-        raise UserError("there is no folder {path}", path=path)
+        raise UserError("there is no folder {path}", path)
     run = RunFolder(path)
     if not run.is_run(path) and not (path / "checkpoints").is_dir():
         return examine_folder(path)

@@ -25,7 +25,7 @@ def needed_for(setting: str, extra: str) -> Iterator[None]:
         yield
     except ImportError:
         raise UserError(
-            "{path} needs {module}; install it with: {command}", path=setting, module=extra, command=install_hint(extra)
+            "{path} needs {module}; install it with: {command}", setting, extra, install_hint(extra)
         ) from None
 
 
@@ -51,8 +51,8 @@ class LogFile:
             warn(
                 _(
                     "{path} cannot be written ({value}); training goes on without it",
-                    path=self.path,
-                    value=getattr(error, "strerror", None) or error,
+                    self.path,
+                    getattr(error, "strerror", None) or error,
                 )
             )
 
@@ -100,8 +100,8 @@ def truncate_log(path: Path, size: int) -> None:
         warn(
             _(
                 "{path} could not be cut back ({value}); training goes on without it",
-                path=path,
-                value=getattr(error, "strerror", None) or error,
+                path,
+                getattr(error, "strerror", None) or error,
             )
         )
 

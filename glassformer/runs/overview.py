@@ -39,7 +39,7 @@ def short(number: int | float) -> str:
 def device_in_words(session: Session) -> str:
     """Where it is computed, and in which numbers."""
     one, size = device_of_one(session), session.trainer.processes.size
-    return one if size == 1 else localized(_("{count} processes, each: {device}", count=size, device=one))
+    return one if size == 1 else localized(_("{count} processes, each: {device}", size, one))
 
 
 def device_of_one(session: Session) -> str:
@@ -49,12 +49,7 @@ def device_of_one(session: Session) -> str:
     if trainer.device.type != "cuda":
         threads = torch.get_num_threads()
         return localized(
-            _(
-                "CPU, {threads} thread{plural}, {precision}",
-                threads=threads,
-                plural="s" if threads != 1 else "",
-                precision=precision,
-            )
+            _("CPU, {threads} thread{plural}, {precision}", threads, "s" if threads != 1 else "", precision)
         )
     compiled = config.compile is not False
     return f"{torch.cuda.get_device_name(trainer.device)}, {precision}{', compiled' if compiled else ''}"
@@ -68,12 +63,12 @@ def model_in_words(session: Session) -> str:
     return localized(
         _(
             "{families}, {layers} layer{plural} of {n_embd}, {count:,} parameters ({inner:,} without embeddings)",
-            families=FAMILIES[config.family],
-            layers=layers,
-            plural="" if layers == "1" else "s",
-            n_embd=config.n_embd,
-            count=count,
-            inner=inner,
+            FAMILIES[config.family],
+            layers,
+            "" if layers == "1" else "s",
+            config.n_embd,
+            count,
+            inner,
         )
     )
 
@@ -81,18 +76,13 @@ def model_in_words(session: Session) -> str:
 def examples_in_words(session: Session, report: DataReport | None) -> str:
     """How many examples each split has, and how the splits came about."""
     if report is None:
-        return localized(_("{batches:,} to learn from", batches=size_of(session.trainer.batches)))
+        return localized(_("{batches:,} to learn from", size_of(session.trainer.batches)))
     splits = [split for split in ("train", "val", "test") if split in report.examples]
     counts = ", ".join(f"{split} {report.examples[split]:,}" for split in splits)
     if session.recipe.data.task == "text":
         blocks, size = size_of(session.trainer.batches), session.recipe.model.block_size
         counts = localized(
-            _(
-                "{blocks:,} blocks of {size} tokens to learn from; documents: {counts}",
-                blocks=blocks,
-                size=size,
-                counts=counts,
-            )
+            _("{blocks:,} blocks of {size} tokens to learn from; documents: {counts}", blocks, size, counts)
         )
     origin = report.splits_in_words(session.recipe.data)
     return f"{counts}; {localized(origin)}" if origin else counts
@@ -118,21 +108,21 @@ def vocabulary_in_words(session: Session) -> str:
         return localized(
             _(
                 "{target_kind}, {counts} tokens, of {tokenizer_file}",
-                target_kind=tokenizers.target.kind,
-                counts=counts,
-                tokenizer_file=config.tokenizer_file,
+                tokenizers.target.kind,
+                counts,
+                config.tokenizer_file,
             )
         )
     if config.tokenizer in ("bpe", "unigram", "word") and max(sizes) < config.vocab_size:
         return localized(
             _(
                 "{tokenizer}, {counts} tokens ({vocab_size:,} were asked for)",
-                tokenizer=config.tokenizer,
-                counts=counts,
-                vocab_size=config.vocab_size,
+                config.tokenizer,
+                counts,
+                config.vocab_size,
             )
         )
-    return localized(_("{tokenizer}, {counts} tokens", tokenizer=config.tokenizer, counts=counts))
+    return localized(_("{tokenizer}, {counts} tokens", config.tokenizer, counts))
 
 
 def size_of(batches: Batches) -> int:
@@ -156,19 +146,13 @@ def metric_in_words(session: Session) -> str:
     """What "best" means, on how many examples it is measured, and how they are decoded."""
     recipe, config = session.recipe, session.config
     metric = metric_of(recipe)
-    parts = [
-        _(
-            "{measure} on val, every {validate_every:,} steps",
-            measure=measure_name(metric),
-            validate_every=config.validate_every,
-        )
-    ]
+    parts = [_("{measure} on val, every {validate_every:,} steps", measure_name(metric), config.validate_every)]
     if metric not in TEACHER_FORCED:
-        parts.append(_("of at most {validate_examples:,} examples", validate_examples=config.validate_examples))
+        parts.append(_("of at most {validate_examples:,} examples", config.validate_examples))
         beams = recipe.decode.beams
         if recipe.data.task == "pairs":
             parts.append(
-                _("decoded greedily (`evaluate` decodes with beam {beams})", beams=beams)
+                _("decoded greedily (`evaluate` decodes with beam {beams})", beams)
                 if beams > 1
                 else _("decoded greedily")
             )
@@ -185,9 +169,9 @@ def cost_in_words(session: Session) -> str:
         _(
             "{tokens} target tokens, {flops}FLOP; {bytes}B for weights, gradients and optimizer; "
             "the time left shows after some steps",
-            tokens=short(tokens),
-            flops=short(flops),
-            bytes=short(fixed),
+            short(tokens),
+            short(flops),
+            short(fixed),
         )
     )
 
@@ -207,14 +191,12 @@ def rows_of(session: Session) -> dict[str, str]:
         _("steps"): localized(
             _(
                 "{steps:,}, {epoch:,.0f} an epoch: {epochs} epochs",
-                steps=config.steps,
-                epoch=epoch,
-                epochs=f"{epochs:,.{(1 if epochs < 10 else 0)}f}",
+                config.steps,
+                epoch,
+                f"{epochs:,.{(1 if epochs < 10 else 0)}f}",
             )
         ),
-        _("rate"): localized(
-            _("{schedule}, {warmup:,} steps of warm-up", schedule=config.schedule, warmup=config.warmup)
-        ),
+        _("rate"): localized(_("{schedule}, {warmup:,} steps of warm-up", config.schedule, config.warmup)),
         _("best is by"): metric_in_words(session),
         _("cost"): cost_in_words(session),
     }
@@ -242,10 +224,10 @@ def warnings(session: Session) -> Iterator[str]:
             _(
                 "{epochs:,.0f} epochs of {count:,} {what}: the model will know them by heart long before; fewer steps "
                 "(train.steps={epoch} is 50 epochs), or train.patience=5 to stop when it gets no better",
-                epochs=epochs,
-                count=count,
-                what=what,
-                epoch=round(50 * epoch),
+                epochs,
+                count,
+                what,
+                round(50 * epoch),
             )
         )
     met = occurrences(session)
@@ -256,10 +238,10 @@ def warnings(session: Session) -> Iterator[str]:
             _(
                 "a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
                 "what it means; data.vocab_size={better} gives shorter pieces that are met more often",
-                size=size,
-                count=count,
-                met=met,
-                better=better,
+                size,
+                count,
+                met,
+                better,
             )
         )
     if config.warmup >= config.steps and config.schedule != "constant":
@@ -267,9 +249,9 @@ def warnings(session: Session) -> Iterator[str]:
             _(
                 "train.warmup={warmup} is not over when the run is (train.steps={steps}): the learning rate never "
                 "reaches its height; train.warmup={value} would",
-                warmup=config.warmup,
-                steps=config.steps,
-                value=max(1, config.steps // 10),
+                config.warmup,
+                config.steps,
+                max(1, config.steps // 10),
             )
         )
     if config.validate_every > config.steps:
@@ -277,8 +259,8 @@ def warnings(session: Session) -> Iterator[str]:
             _(
                 "train.validate_every={validate_every} is more than all {steps:,} steps: the only validation is "
                 "the last, so there is no best one to choose",
-                validate_every=config.validate_every,
-                steps=config.steps,
+                config.validate_every,
+                config.steps,
             )
         )
 
@@ -291,7 +273,7 @@ def overview(session: Session) -> Iterator[str]:
     for label, text in rows.items():
         yield f"  {padded(label, wide)}  {text}"
     for text in warnings(session):
-        yield _("warning: {text}", text=text)
+        yield _("warning: {text}", text)
 
 
 def which_weights(run: Any, recipe: Recipe) -> str:
@@ -309,27 +291,27 @@ def which_weights(run: Any, recipe: Recipe) -> str:
         return (
             _(
                 "the mean of the weights at {n_steps} steps, {first:,} to {last:,} (train.average_last={average_last})",
-                n_steps=len(steps),
-                first=steps[0],
-                last=steps[-1],
-                average_last=recipe.train.average_last,
+                len(steps),
+                steps[0],
+                steps[-1],
+                recipe.train.average_last,
             )
             if len(steps) > 1
-            else _("the weights of step {step:,}", step=steps[0])
+            else _("the weights of step {step:,}", steps[0])
         )
     step, last = came_from.get("step", state.get("step")), state.get("step")
     if step not in scores:
         return (
-            _("the weights of step {step:,}, the last", step=step)
+            _("the weights of step {step:,}, the last", step)
             if step == last
-            else _("the weights of step {step:,}", step=step)
+            else _("the weights of step {step:,}", step)
         )
     if metric not in BETTER_WHEN_LOWER and scores[step] < NOISE:
         return _(
             "the weights of step {step:,}, with the lowest loss on val ({measure} never reached {noise:.0f})",
-            step=step,
-            measure=measure_name(metric),
-            noise=NOISE,
+            step,
+            measure_name(metric),
+            NOISE,
         )
     values: dict[str, Any] = {
         "step": step,

@@ -66,49 +66,34 @@ class TrainingPlan:
         """What is needed, of what there is, and whether that is enough."""
         needed, fits = self.memory / 2**30, _("fits") if self.fits else _("does not fit")
         if self.available is None:
-            return _("{needed:.2f} GB; it {fits}", needed=needed, fits=fits)
-        return _(
-            "{needed:.2f} GB of {available:.1f} GB; it {fits}",
-            needed=needed,
-            available=self.available / 2**30,
-            fits=fits,
-        )
+            return _("{needed:.2f} GB; it {fits}", needed, fits)
+        return _("{needed:.2f} GB of {available:.1f} GB; it {fits}", needed, self.available / 2**30, fits)
 
     def data_in_words(self) -> str:
         """How much there is to learn from, and how many steps an epoch has."""
         more = _("at least ") if self.cut_short else ""
         if self.unit == "blocks":
-            data = _("{at_least}{count:,} blocks", at_least=more, count=self.examples)
+            data = _("{at_least}{count:,} blocks", more, self.examples)
         else:
-            data = _("{at_least}{count:,} examples", at_least=more, count=self.examples)
+            data = _("{at_least}{count:,} examples", more, self.examples)
         if (steps := self.epoch_steps) is None:
             return data
         plural = "" if round(steps) == 1 else "s"
-        return _(
-            "{data}; an epoch is {at_least}{steps:,.0f} step{plural}",
-            data=data,
-            at_least=more,
-            steps=steps,
-            plural=plural,
-        )
+        return _("{data}; an epoch is {at_least}{steps:,.0f} step{plural}", data, more, steps, plural)
 
     def rows(self) -> list[tuple[str, str]]:
         """As a table: what, how much."""
         rows = [
             (
                 _("parameters"),
-                _(
-                    "{parameters:,} ({non_embedding:,} without embeddings)",
-                    parameters=self.parameters,
-                    non_embedding=self.non_embedding,
-                ),
+                _("{parameters:,} ({non_embedding:,} without embeddings)", self.parameters, self.non_embedding),
             )
         ]
         if self.examples is not None:
             rows += [(_("data"), self.data_in_words())]
         rows += [(_("left out") if number == 0 else "", note) for number, note in enumerate(self.notes)]
         rows += [
-            (_("batch"), _("about {step_tokens:,.0f} target tokens a step", step_tokens=self.step_tokens)),
+            (_("batch"), _("about {step_tokens:,.0f} target tokens a step", self.step_tokens)),
             (_("memory"), self.memory_in_words()),
         ]
         if self.tokens_per_second is not None:
@@ -116,15 +101,11 @@ class TrainingPlan:
             rows += [
                 (
                     _("speed"),
-                    _("{tokens_per_second:,.0f} target tokens/s, measured", tokens_per_second=self.tokens_per_second),
+                    _("{tokens_per_second:,.0f} target tokens/s, measured", self.tokens_per_second),
                 ),
                 (
                     _("time"),
-                    _(
-                        "{duration} for {steps:,} steps (validation apart)",
-                        duration=duration(seconds),
-                        steps=self.steps,
-                    ),
+                    _("{duration} for {steps:,} steps (validation apart)", duration(seconds), self.steps),
                 ),
             ]
         return rows
@@ -184,7 +165,7 @@ class StepTrial:
 def cpu_in_words() -> str:
     """The processor, and how many threads of it are used."""
     threads = torch.get_num_threads()
-    return _("CPU, {threads} thread{plural}", threads=threads, plural="" if threads == 1 else "s")
+    return _("CPU, {threads} thread{plural}", threads, "" if threads == 1 else "s")
 
 
 def size_of(batches: Batches) -> tuple[int, str]:

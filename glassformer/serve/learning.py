@@ -61,7 +61,7 @@ SHORT, LONG = 0.25, 4.0  # beyond the shortest and the longest target for its so
 def check_keeps_examples(run: RunFolder) -> None:
     """Refuses a run without examples to replay: it could only learn by forgetting."""
     if "train" not in stored_splits(run.path / "data"):
-        raise UserError("{path} keeps no examples to replay, so it cannot learn corrections", path=run.path)
+        raise UserError("{path} keeps no examples to replay, so it cannot learn corrections", run.path)
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,7 @@ def require_babel(what: str) -> None:
         import babel  # noqa: F401
     except ImportError:
         raise UserError(
-            "the built-in data {what!r} needs Babel; install it with: {command}",
-            what=what,
-            command=install_hint("dates"),
+            "the built-in data {what!r} needs Babel; install it with: {command}", what, install_hint("dates")
         ) from None
 
 

@@ -106,7 +106,7 @@ def need_extra() -> None:
             importlib.import_module(module)
         except ImportError:
             raise UserError(
-                "cleaning needs {module}; install it with: {command}", module=module, command=install_hint("clean")
+                "cleaning needs {module}; install it with: {command}", module, install_hint("clean")
             ) from None
 
 
@@ -152,7 +152,7 @@ def by_column(scores: dict[int, float], cleaned: Cleaned, least: float) -> Rule:
     def rule(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
         missing = next((line for line in cleaned.lines if line not in scores), None)
         if missing is not None:
-            raise UserError("line {line} has no number in the column of scores", line=missing)
+            raise UserError("line {line} has no number in the column of scores", missing)
         return beyond(np.array([scores[line] for line in cleaned.lines]), least, f"< {least:g}")
 
     return rule
@@ -174,7 +174,7 @@ def by_two_models(forward: Losses, backward: Losses) -> Rule:
         )
         right = scores(pairs)
         limit = border(right, wrong)
-        return beyond(right, limit, _("score below {limit}", limit=f"{limit:.2g}"))
+        return beyond(right, limit, _("score below {limit}", f"{limit:.2g}"))
 
     return rule
 
@@ -192,9 +192,7 @@ def clean(
     `without`: rules and repairs to be left out; `column` and `least`: scores of another program, and the lowest that is good."""
     need_extra()
     if unknown := sorted(set(without) - {*RULES, *REPAIRS}):
-        raise UserError(
-            "there is no rule {name!r}; there are {known}", name=unknown[0], known=", ".join({**REPAIRS, **RULES})
-        )
+        raise UserError("there is no rule {name!r}; there are {known}", unknown[0], ", ".join({**REPAIRS, **RULES}))
     cleaned = Cleaned(0)
     unreadable = cleaned.rules["unreadable"] = Tally(_("the line cannot be read"))
 

@@ -22,7 +22,7 @@ def show(report: DoctorReport, console: Any) -> None:
 
     two_sides = report.task == "pairs"
     table = Table(
-        title=_("Data for {task} (lengths in characters: median, 95%, longest)", task=TASKS[report.task]),
+        title=_("Data for {task} (lengths in characters: median, 95%, longest)", TASKS[report.task]),
         title_justify="left",
     )
     table.add_column(_("split"))
@@ -49,7 +49,7 @@ def show(report: DoctorReport, console: Any) -> None:
         more = "…" if finding.count > len(finding.lines) else ""
         numbers = ", ".join(map(str, finding.lines)) + more
         is_document = report.task == "text" and finding.kind == "duplicates"
-        where = _(" (document {numbers})", numbers=numbers) if is_document else _(" (line {numbers})", numbers=numbers)
+        where = _(" (document {numbers})", numbers) if is_document else _(" (line {numbers})", numbers)
         line = (
             Text()
             .append_text(line)

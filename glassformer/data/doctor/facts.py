@@ -137,14 +137,14 @@ def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitF
         lines = tuple(problem.line for problem in remarked if problem.line is not None)
         message = _(
             "{counts} of {examples} lines have more than two columns; only the first two are read",
-            counts=counts[kind],
-            examples=facts.examples,
+            counts[kind],
+            facts.examples,
         )
         findings.append(Finding("warning", split, kind, message, counts[kind], lines))
     for kind, remarked in problems.items():
         said = str(remarked[0])
         if counts[kind] > 1:
-            said = _("{problem} (and {count} more like it)", problem=said, count=counts[kind] - 1)
+            said = _("{problem} (and {count} more like it)", said, counts[kind] - 1)
         lines = tuple(problem.line for problem in remarked if problem.line is not None)
         findings.append(Finding("error", split, kind, said, counts[kind], lines))
     return facts

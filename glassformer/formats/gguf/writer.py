@@ -72,7 +72,7 @@ def write_tokenizer(writer: Any, tokenizer: Tokenizer, vocab_size: int) -> list[
         return [
             _(
                 "the tokenizer is of kind {tokenizer_kind}, which llama.cpp does not know: ids go in and come out",
-                tokenizer_kind=tokenizer.kind,
+                tokenizer.kind,
             )
         ]
     facts = json.loads(tokenizer.library.to_str())["model"]

@@ -120,7 +120,7 @@ class Taken:
         return [
             _(
                 "its generation_config.json also says {named}; no setting of [decode] means the same, so it is left aside",
-                named=named,
+                named,
             )
         ]
 

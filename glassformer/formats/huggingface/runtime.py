@@ -82,7 +82,7 @@ def transformers_can_use(folder: Path) -> Iterator[None]:
     except Exception as error:
         said = " ".join(str(error).split())[:300]
         raise UserError(
-            "transformers cannot load or run {folder}, so it cannot be compared: {said}", folder=folder, said=said
+            "transformers cannot load or run {folder}, so it cannot be compared: {said}", folder, said
         ) from None
 
 
@@ -101,7 +101,7 @@ class TransformersRuntime(Runtime):
         except ImportError:
             raise UserError(
                 "to compare an exported folder with the original, transformers is needed; install it with: {command}",
-                command=install_hint("hf"),
+                install_hint("hf"),
             ) from None
         from transformers.utils import logging
 

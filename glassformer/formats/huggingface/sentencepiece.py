@@ -44,27 +44,27 @@ def read_sentencepiece(path: Path) -> SentencePiece:
     except ImportError:
         raise UserError(
             "{path} is a SentencePiece model, which takes sentencepiece and protobuf to read; install with: {command}",
-            path=path,
-            command=install_hint("hf"),
+            path,
+            install_hint("hf"),
         ) from None
     try:
         found: Any = ModelProto.FromString(content)
         pieces = [(piece.piece, piece.score, piece.type) for piece in found.pieces]
     except (DecodeError, ValueError):  # a UnicodeDecodeError is a ValueError
-        raise UserError("{path} is not a SentencePiece model, or was cut short", path=path) from None
+        raise UserError("{path} is not a SentencePiece model, or was cut short", path) from None
     trainer, normalizer = found.trainer_spec, found.normalizer_spec
     if not 0 < len(pieces) <= MOST_PIECES or trainer.model_type not in (UNIGRAM, BPE):
         raise UserError(
             "{path} is not a SentencePiece model of kind unigram or BPE with at least one piece and at most {most_pieces:,}",
-            path=path,
-            most_pieces=MOST_PIECES,
+            path,
+            MOST_PIECES,
         )
     # What is no UTF-8 comes as bytes.
     texts = all(isinstance(name, str) and 0 < len(name) <= LONGEST_PIECE for name, _, _ in pieces)
     if not texts or not all(is_number(score) for _, score, _ in pieces):
-        raise UserError("{path} has a piece that is no text or too long, or whose score is no number", path=path)
+        raise UserError("{path} has a piece that is no text or too long, or whose score is no number", path)
     if len({name for name, _, _ in pieces}) < len(pieces):
-        raise UserError("{path} has a piece twice", path=path)
+        raise UserError("{path} has a piece twice", path)
     return SentencePiece(
         pieces,
         is_bpe=trainer.model_type == BPE,

@@ -61,17 +61,17 @@ def make_ablation(
     found = find_ready(name)
     if found is not None and vary:
         raise ConfigError(
-            "{name} is a ready ablation with variants of its own; give a recipe to vary something else", name=name
+            "{name} is a ready ablation with variants of its own; give a recipe to vary something else", name
         )
     if found is None:
         if not vary:
             raise ConfigError(
-                "say what to vary, as in: glassformer ablate {name} --vary model.n_head=1,2,8", name=shlex.quote(name)
+                "say what to vary, as in: glassformer ablate {name} --vary model.n_head=1,2,8", shlex.quote(name)
             )
         found = ReadySet(name, f"{name}: " + "; ".join(vary), name, (), tuple(make_variants(vary, cross=cross)))
     times = seeds if seeds is not None else (1 if quick else found.seeds)
     if times < 1:
-        raise UserError("--seeds must be at least 1, not {times}", times=times)
+        raise UserError("--seeds must be at least 1, not {times}", times)
     settings = (*ALWAYS, *found.settings, *((*QUICK, *found.quick) if quick else ()), *overrides)
     recipes = resolve(found.recipe, settings, found.variants)
     kept = (Variant(BASE), *(v for v in found.variants if v.name in recipes))
@@ -142,7 +142,7 @@ def ablate(
     """Carries it out in `out` and leaves there ablation.md, .csv and .json, curves and gradients, trials/ and scores/. With
     `only_plan` nothing but a short trial, in a folder that is thrown away: what it would cost."""
     if jobs is not None and jobs < 1:
-        raise UserError("--jobs must be at least 1, not {jobs}", jobs=jobs)
+        raise UserError("--jobs must be at least 1, not {jobs}", jobs)
     stop = StopRequest()
     with stop.listening(), ExitStack() as held:
         variants = {variant.name: variant for variant in ablation.variants}
@@ -168,7 +168,7 @@ def ablate(
             why.setdefault(trial.variant.name, {})[trial.seed] = failed[name]
         if not scored.get(BASE):
             why_not = next(iter(failed.values()), "no trial")
-            raise UserError("the recipe as it is was not trained to its end: {failed}", failed=why_not)
+            raise UserError("the recipe as it is was not trained to its end: {failed}", why_not)
         rows = make_rows(ablation.variants, scored, why)
         folders = {name: [t.folder for t in trials if t.variant.name == name] for name in variants}
         metric = next(iter(scored[BASE].values())).metric

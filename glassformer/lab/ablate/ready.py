@@ -47,8 +47,8 @@ def find_ready(name: str) -> ReadySet | None:
         raise ConfigError(
             "there is no ablation and no recipe {name!r}{suggestion}; ready are "
             "{ready_sets}; see also: glassformer recipes",
-            name=name,
-            suggestion=did_you_mean(name, known),
-            ready_sets=", ".join(one.name for one in ready_sets()),
+            name,
+            did_you_mean(name, known),
+            ", ".join(one.name for one in ready_sets()),
         )
     return found

@@ -18,9 +18,9 @@ def claim_named(name: str) -> Claim:
     if name not in NAMES:
         raise UserError(
             "there is no study {name!r}{suggestion}; there are {names}",
-            name=name,
-            suggestion=did_you_mean(name, NAMES),
-            names=", ".join(NAMES),
+            name,
+            did_you_mean(name, NAMES),
+            ", ".join(NAMES),
         )
     return read_claim(name)
 

@@ -61,7 +61,7 @@ def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None, dev
     """Puts a claim to the test and leaves in `out`: trials.jsonl, NAME.json, NAME.md, NAME.png, NAME.svg. On a GPU too several
     trials run at once: a small model alone does not fill it."""
     if jobs is not None and jobs < 1:
-        raise UserError("--jobs must be at least 1, not {jobs}", jobs=jobs)
+        raise UserError("--jobs must be at least 1, not {jobs}", jobs)
     out.mkdir(parents=True, exist_ok=True)
     with OwnedFiles(out).exclusive_lock("study"):
         began = time.perf_counter()

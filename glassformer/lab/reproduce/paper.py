@@ -207,9 +207,9 @@ def reproduce_paper(
         if name not in PIECES:
             raise UserError(
                 "the paper has no piece {name!r}{suggestion}; there are {names}",
-                name=name,
-                suggestion=did_you_mean(name, list(PIECES)),
-                names=", ".join(PIECES),
+                name,
+                did_you_mean(name, list(PIECES)),
+                ", ".join(PIECES),
             )
     out.mkdir(parents=True, exist_ok=True)
     asked = Asked(out, quick, device)
@@ -218,7 +218,7 @@ def reproduce_paper(
         for name, make in PIECES.items():
             piece = kept(asked, name)
             if piece is None and (not only or name in only):
-                say(_("{name}: being made", name=name))
+                say(_("{name}: being made", name))
                 piece = make(asked)
                 write_report(out, name, {"quick": quick, "piece": in_json(piece)})
             if piece is not None:

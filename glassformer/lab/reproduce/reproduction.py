@@ -40,7 +40,7 @@ def data_settings(what: Reproduction, folder: Path | None, out: Path) -> list[st
     two parts are the ones `data get` made, or are made now from the whole text."""
     if what.collection is None:
         if folder is not None:
-            raise UserError("the data of {what} are built in; leave out --data", what=what.name)
+            raise UserError("the data of {what} are built in; leave out --data", what.name)
         return []
     folder = folder or Path(what.folder)
     if what.collection != "shakespeare":
@@ -64,8 +64,8 @@ def recipe_of(name: str, what: Reproduction, settings: Sequence[str], overrides:
             raise
         raise UserError(
             "{error}; get the data with `glassformer data get {collection}`, or say where they are by --data DIR",
-            error=error,
-            collection=what.collection,
+            error,
+            what.collection,
         ) from None
     return recipe
 
@@ -178,7 +178,7 @@ def reproduce(
     what = reproduction(name)
     times = what.seeds if seeds is None else seeds
     if times < 1:
-        raise UserError("--seeds must be at least 1, not {times}", times=times)
+        raise UserError("--seeds must be at least 1, not {times}", times)
     settings = data_settings(what, data, out)
     names = [name] if what.beside is None else [name, what.beside]
     recipes = {each: recipe_of(each, what, settings, overrides) for each in names}
@@ -194,7 +194,7 @@ def reproduce(
                     raise UserError(
                         "{there} holds a run already, with other settings; choose another --out, or replace what is there by "
                         "--overwrite",
-                        there=folder,
+                        folder,
                     )
             key = json.dumps([each, what.metric, seeded.to_dict()], sort_keys=True)
             arguments = (seeded, folder, what.metric, overwrite, tell, [announcement] if measure else [])

@@ -129,7 +129,7 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError("partial_rotary_factor: only a part of each head is turned, and here the whole of it is")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
-        raise UserError("rope_type {kind!r} is not known here; default, linear and llama3 can be imported", kind=kind)
+        raise UserError("rope_type {kind!r} is not known here; default, linear and llama3 can be imported", kind)
     scaled: dict[str, Any] = {}
     if kind != "default" and rope.get("factor") != 1:
         scaled = {"rotary_scaling": kind, "rotary_factor": float(need(rope, "factor", (int, float)))}
@@ -141,8 +141,7 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         }
     if need(hf, "hidden_act", str) not in ("silu", "swish"):
         raise UserError(
-            "hidden_act {hidden_act!r} is not known here; a gate of silu (SwiGLU) can be imported",
-            hidden_act=hf["hidden_act"],
+            "hidden_act {hidden_act!r} is not known here; a gate of silu (SwiGLU) can be imported", hf["hidden_act"]
         )
     found = LLAMA_NAMES.read(hf)
     return found | {
@@ -175,7 +174,7 @@ def qwen_window(hf: Mapping[str, Any]) -> int | None:
     raise UserError(
         "use_sliding_window: some layers of this model see a window of {window:,} tokens and others all (max_window_layers, "
         "layer_types), and here all layers see the same; it cannot be imported",
-        window=window,
+        window,
     )
 
 

@@ -62,7 +62,7 @@ def need(hf: Mapping[str, Any], name: str, kind: type | tuple[type, ...] = int) 
     """A value of a config.json that must be there and be of its kind."""
     value = hf.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UserError("config.json has no usable {name}: {value!r}", name=name, value=value)
+        raise UserError("config.json has no usable {name}: {value!r}", name, value)
     return value
 
 
@@ -115,8 +115,8 @@ def activation_of(hf: Mapping[str, Any], name: str) -> str:
     if theirs not in ACTIVATIONS_BACK:
         raise UserError(
             "the activation {theirs!r} is not known here; there are {known}",
-            theirs=theirs,
-            known=", ".join(sorted(ACTIVATIONS_BACK)),
+            theirs,
+            ", ".join(sorted(ACTIVATIONS_BACK)),
         )
     return ACTIVATIONS_BACK[theirs]
 

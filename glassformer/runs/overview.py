@@ -39,7 +39,7 @@ def short(number: int | float) -> str:
 def device_in_words(session: Session) -> str:
     """Where it is computed, and in which numbers."""
     one, size = device_of_one(session), session.trainer.processes.size
-    return one if size == 1 else localized(_("{count} processes, each: {device}", size, one))
+    return one if size == 1 else _("{count} processes, each: {device}", size, one)
 
 
 def device_of_one(session: Session) -> str:
@@ -48,9 +48,7 @@ def device_of_one(session: Session) -> str:
     precision = config.precision if config.precision != "auto" else ("bf16" if trainer.autocast else "fp32")
     if trainer.device.type != "cuda":
         threads = torch.get_num_threads()
-        return localized(
-            _("CPU, {threads} thread{plural}, {precision}", threads, "s" if threads != 1 else "", precision)
-        )
+        return _("CPU, {threads} thread{plural}, {precision}", threads, "s" if threads != 1 else "", precision)
     compiled = config.compile is not False
     return f"{torch.cuda.get_device_name(trainer.device)}, {precision}{', compiled' if compiled else ''}"
 
@@ -60,23 +58,16 @@ def model_in_words(session: Session) -> str:
     config = session.recipe.model
     layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
     count, inner = session.model.num_params(), session.model.num_params(non_embedding=True)
-    return localized(
-        _(
-            "{families}, {layers} layer{plural} of {n_embd}, {count:,} parameters ({inner:,} without embeddings)",
-            FAMILIES[config.family],
-            layers,
-            "" if layers == "1" else "s",
-            config.n_embd,
-            count,
-            inner,
-        )
+    what = FAMILIES[config.family], layers, "" if layers == "1" else "s", config.n_embd, count, inner
+    return _(
+        "{families}, {layers} layer{plural} of {n_embd}, {count:,} parameters ({inner:,} without embeddings)", *what
     )
 
 
 def examples_in_words(session: Session, report: DataReport | None) -> str:
     """How many examples each split has, and how the splits came about."""
     if report is None:
-        return localized(_("{batches:,} to learn from", size_of(session.trainer.batches)))
+        return _("{batches:,} to learn from", size_of(session.trainer.batches))
     splits = [split for split in ("train", "val", "test") if split in report.examples]
     counts = ", ".join(f"{split} {report.examples[split]:,}" for split in splits)
     if session.recipe.data.task == "text":
@@ -105,24 +96,12 @@ def vocabulary_in_words(session: Session) -> str:
     sizes = dict.fromkeys([tokenizers.source.vocab_size, tokenizers.target.vocab_size])
     counts = " + ".join(f"{size:,}" for size in sizes)
     if config.tokenizer_file is not None:
-        return localized(
-            _(
-                "{target_kind}, {counts} tokens, of {tokenizer_file}",
-                tokenizers.target.kind,
-                counts,
-                config.tokenizer_file,
-            )
-        )
+        kind, file = tokenizers.target.kind, config.tokenizer_file
+        return _("{target_kind}, {counts} tokens, of {tokenizer_file}", kind, counts, file)
     if config.tokenizer in ("bpe", "unigram", "word") and max(sizes) < config.vocab_size:
-        return localized(
-            _(
-                "{tokenizer}, {counts} tokens ({vocab_size:,} were asked for)",
-                config.tokenizer,
-                counts,
-                config.vocab_size,
-            )
-        )
-    return localized(_("{tokenizer}, {counts} tokens", config.tokenizer, counts))
+        asked = config.tokenizer, counts, config.vocab_size
+        return _("{tokenizer}, {counts} tokens ({vocab_size:,} were asked for)", *asked)
+    return _("{tokenizer}, {counts} tokens", config.tokenizer, counts)
 
 
 def size_of(batches: Batches) -> int:
@@ -165,14 +144,10 @@ def cost_in_words(session: Session) -> str:
     tokens = tokens_an_epoch(session.trainer.batches) / steps_an_epoch(session) * config.steps
     flops = costs(recipe.model).training_flops * tokens * (2 if config.r_drop else 1)
     fixed = session.model.num_params() * 4 * (4 + (config.ema is not None))
-    return localized(
-        _(
-            "{tokens} target tokens, {flops}FLOP; {bytes}B for weights, gradients and optimizer; "
-            "the time left shows after some steps",
-            short(tokens),
-            short(flops),
-            short(fixed),
-        )
+    return _(
+        "{tokens} target tokens, {flops}FLOP; {bytes}B for weights, gradients and optimizer; "
+        "the time left shows after some steps",
+        *map(short, (tokens, flops, fixed)),
     )
 
 
@@ -200,7 +175,7 @@ def rows_of(session: Session) -> dict[str, str]:
         _("best is by"): metric_in_words(session),
         _("cost"): cost_in_words(session),
     }
-    return {localized(label): text for label, text in rows.items() if text}
+    return {localized(label): localized(text) for label, text in rows.items() if text}
 
 
 def occurrences(session: Session) -> float | None:
@@ -220,48 +195,40 @@ def warnings(session: Session) -> Iterator[str]:
     epochs, count = config.steps / epoch, size_of(session.trainer.batches)
     if epochs > MANY_EPOCHS and config.patience is None:
         what = _("blocks of text") if recipe.data.task == "text" else _("examples")
-        yield (
-            _(
-                "{epochs:,.0f} epochs of {count:,} {what}: the model will know them by heart long before; fewer steps "
-                "(train.steps={epoch} is 50 epochs), or train.patience=5 to stop when it gets no better",
-                epochs,
-                count,
-                what,
-                round(50 * epoch),
-            )
+        yield _(
+            "{epochs:,.0f} epochs of {count:,} {what}: the model will know them by heart long before; fewer steps "
+            "(train.steps={epoch} is 50 epochs), or train.patience=5 to stop when it gets no better",
+            epochs,
+            count,
+            what,
+            round(50 * epoch),
         )
     met = occurrences(session)
     size = session.tokenizers.target.vocab_size
     if met is not None and met < SEEN_ENOUGH and size > 2 * SINGLE_BYTES:
         better = max(2 * SINGLE_BYTES, int(size * met / (2 * SEEN_ENOUGH)) // 100 * 100)
-        yield (
-            _(
-                "a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
-                "what it means; data.vocab_size={better} gives shorter pieces that are met more often",
-                size,
-                count,
-                met,
-                better,
-            )
+        yield _(
+            "a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
+            "what it means; data.vocab_size={better} gives shorter pieces that are met more often",
+            size,
+            count,
+            met,
+            better,
         )
     if config.warmup >= config.steps and config.schedule != "constant":
-        yield (
-            _(
-                "train.warmup={warmup} is not over when the run is (train.steps={steps}): the learning rate never "
-                "reaches its height; train.warmup={value} would",
-                config.warmup,
-                config.steps,
-                max(1, config.steps // 10),
-            )
+        yield _(
+            "train.warmup={warmup} is not over when the run is (train.steps={steps}): the learning rate never "
+            "reaches its height; train.warmup={value} would",
+            config.warmup,
+            config.steps,
+            max(1, config.steps // 10),
         )
     if config.validate_every > config.steps:
-        yield (
-            _(
-                "train.validate_every={validate_every} is more than all {steps:,} steps: the only validation is "
-                "the last, so there is no best one to choose",
-                config.validate_every,
-                config.steps,
-            )
+        yield _(
+            "train.validate_every={validate_every} is more than all {steps:,} steps: the only validation is "
+            "the last, so there is no best one to choose",
+            config.validate_every,
+            config.steps,
         )
 
 

@@ -83,12 +83,8 @@ class TrainingPlan:
 
     def rows(self) -> list[tuple[str, str]]:
         """As a table: what, how much."""
-        rows = [
-            (
-                _("parameters"),
-                _("{parameters:,} ({non_embedding:,} without embeddings)", self.parameters, self.non_embedding),
-            )
-        ]
+        inner = _("{parameters:,} ({non_embedding:,} without embeddings)", self.parameters, self.non_embedding)
+        rows = [(_("parameters"), inner)]
         if self.examples is not None:
             rows += [(_("data"), self.data_in_words())]
         rows += [(_("left out") if number == 0 else "", note) for number, note in enumerate(self.notes)]
@@ -98,16 +94,9 @@ class TrainingPlan:
         ]
         if self.tokens_per_second is not None:
             seconds = self.steps * self.step_tokens / max(1.0, self.tokens_per_second)
-            rows += [
-                (
-                    _("speed"),
-                    _("{tokens_per_second:,.0f} target tokens/s, measured", self.tokens_per_second),
-                ),
-                (
-                    _("time"),
-                    _("{duration} for {steps:,} steps (validation apart)", duration(seconds), self.steps),
-                ),
-            ]
+            speed = _("{tokens_per_second:,.0f} target tokens/s, measured", self.tokens_per_second)
+            time_it_takes = _("{duration} for {steps:,} steps (validation apart)", duration(seconds), self.steps)
+            rows += [(_("speed"), speed), (_("time"), time_it_takes)]
         return rows
 
 
@@ -127,11 +116,8 @@ def fixed_memory(recipe: Recipe) -> tuple[int, int, int]:
 
 def in_small(recipe: Recipe, tokens: int) -> Recipe:
     """The same with micro-batches of about so many tokens."""
-    return replace(
-        recipe,
-        data=replace(recipe.data, batch_tokens=tokens * recipe.train.accumulate),
-        train=replace(recipe.train, tensorboard=False, wandb=False),
-    )
+    data = replace(recipe.data, batch_tokens=tokens * recipe.train.accumulate)
+    return replace(recipe, data=data, train=replace(recipe.train, tensorboard=False, wandb=False))
 
 
 def grown(device: torch.device, work: Callable[[], None]) -> float:
@@ -190,15 +176,9 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
         if trainer.device.type == "cuda":
             torch.cuda.synchronize()
         spent, done = time.perf_counter() - began, progress.step - steps
-        epoch_steps = trainer.batches.epoch_length()
-        return StepTrial(
-            activations,
-            (progress.tokens - tokens) / done,
-            spent / done,
-            *size_of(trainer.batches),
-            epoch_steps,
-            tuple(too_long(trainer.batches, "train", recipe)),
-        )
+        measured = activations, (progress.tokens - tokens) / done, spent / done
+        notes = tuple(too_long(trainer.batches, "train", recipe))
+        return StepTrial(*measured, *size_of(trainer.batches), trainer.batches.epoch_length(), notes)
     finally:
         session.log.close()
 

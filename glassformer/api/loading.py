@@ -133,12 +133,7 @@ def load(
     run: Runs, *, task: None = ..., device: Device = ..., step: int | None = ..., adapter: Adapter = ...
 ) -> AnyModel: ...
 def load(
-    run: Runs,
-    *,
-    task: Verb | None = None,
-    device: Device = "auto",
-    step: int | None = None,
-    adapter: Adapter = None,
+    run: Runs, *, task: Verb | None = None, device: Device = "auto", step: int | None = None, adapter: Adapter = None
 ) -> AnyModel:
     """The model of a run: its final weights, or those that it has kept of `step`. `adapter`: with the corrections of a LoRA
     training that began with this run added in, from its `final/adapter.safetensors`.

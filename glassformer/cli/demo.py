@@ -13,9 +13,7 @@ from glassformer.language import _, localized
 from glassformer.screen import make_table, table_console
 
 
-def demo(
-    out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("runs/dates"),
-) -> None:
+def demo(out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("runs/dates")) -> None:
     """Train `dates` on this machine (about three minutes on two cores) and show what it learned."""
     from glassformer import runs
     from glassformer.api import load

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 def export(
     run: options.Run,
     to: Annotated[
-        str,
-        typer.Option(help=f"{TARGETS_HELP}, or adapter (of a LoRA training: its corrections alone, a small file)."),
+        str, typer.Option(help=f"{TARGETS_HELP}, or adapter (of a LoRA training: its corrections alone, a small file).")
     ],
     out: Annotated[
         Path | None, typer.Option(help="A new or empty folder; without it, beside the run: RUN-hf, RUN-ct2-int8, …")

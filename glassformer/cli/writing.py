@@ -52,11 +52,7 @@ def read_glossary(path: Path) -> dict[str, str]:
 
 
 def make_constraints(
-    terms: list[str] | None,
-    glossary: Path | None,
-    prefix: str,
-    banned: list[str] | None,
-    stops: list[str] | None,
+    terms: list[str] | None, glossary: Path | None, prefix: str, banned: list[str] | None, stops: list[str] | None
 ) -> TextConstraints:
     """What the options say of what an answer must and must not contain."""
     from glassformer.tasks import TextConstraints

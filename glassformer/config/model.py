@@ -159,8 +159,7 @@ class ModelConfig:
         (), 'heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`'
     )
     mistake: MistakeName = setting(
-        "none",
-        "a well-known mistake, planted on purpose (`glassformer museum --list`); the run is marked with it",
+        "none", "a well-known mistake, planted on purpose (`glassformer museum --list`); the run is marked with it"
     )
 
     def __post_init__(self) -> None:

@@ -145,13 +145,7 @@ class BlockBatches(Batches):
         order = epoch_order(self.blocks, self.seed, epoch)
         starts = share_out(self.blocks, self.batches_in_epoch)
         return BlockPlan(
-            self.batch_of,
-            epoch,
-            self.stride,
-            self.rows_in_batch if self.one_shape else None,
-            phase,
-            order,
-            starts,
+            self.batch_of, epoch, self.stride, self.rows_in_batch if self.one_shape else None, phase, order, starts
         )
 
     def batch_of(self, blocks: Int[np.ndarray, " n"], first: Int[np.ndarray, " n"], epoch: int, height: int) -> Batch:

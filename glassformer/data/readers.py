@@ -92,10 +92,7 @@ def two_columns(path: Path, what: str, context: ReadContext) -> Iterator[tuple[i
         if len(columns) > 2 and any(column.strip() for column in columns[2:]):
             context.remark(
                 BadLine(
-                    "third column",
-                    path,
-                    number,
-                    _("{n_columns} columns; only the first two are read", len(columns)),
+                    "third column", path, number, _("{n_columns} columns; only the first two are read", len(columns))
                 )
             )
         yield number, columns[0].strip(), columns[1].strip()

@@ -273,10 +273,7 @@ def text_of(value: Any, name: str, path: Path | str, number: int, complain: Erro
     if not isinstance(value, str):
         complain(
             BadLine(
-                "field",
-                path,
-                number,
-                _("the field {name!r} must hold text, not {kind}", name, type(value).__name__),
+                "field", path, number, _("the field {name!r} must hold text, not {kind}", name, type(value).__name__)
             )
         )
         return None

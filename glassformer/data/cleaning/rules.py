@@ -153,9 +153,7 @@ def is_odd_ratio(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
     odd = np.abs(away) + ENDS * ((ends != 0) & (np.sign(ends) == np.sign(away)))
     most = math.exp(SPREADS * spread)
     return beyond(
-        -odd,
-        -SPREADS,
-        _("usually {usual:.2f}, at most {most:.1f} times more or less", math.exp(usual), most),
+        -odd, -SPREADS, _("usually {usual:.2f}, at most {most:.1f} times more or less", math.exp(usual), most)
     )
 
 

@@ -132,12 +132,7 @@ def facts_of(ablation: Ablation, cost: Cost, report_rows: Sequence[Any]) -> dict
 
 
 def ablate(
-    ablation: Ablation,
-    out: Path,
-    *,
-    command: str = "",
-    jobs: int | None = None,
-    only_plan: bool = False,
+    ablation: Ablation, out: Path, *, command: str = "", jobs: int | None = None, only_plan: bool = False
 ) -> AblationReport | Cost:
     """Carries it out in `out` and leaves there ablation.md, .csv and .json, curves and gradients, trials/ and scores/. With
     `only_plan` nothing but a short trial, in a folder that is thrown away: what it would cost."""

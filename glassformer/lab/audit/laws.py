@@ -20,14 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.lab.audit.making import LENGTHS, one_line
-from glassformer.lab.audit.subject import (
-    Subject,
-    changed,
-    find_loss,
-    find_output,
-    find_size,
-    first_id,
-)
+from glassformer.lab.audit.subject import Subject, changed, find_loss, find_output, find_size, first_id
 from glassformer.lab.audit.watching import apart, in_text, line_of, place_of, watch
 
 MIXING = ("tril", "triu", "causal", "scaled_dot_product", "softmax")

@@ -258,9 +258,8 @@ class Progress:
 
 def watched(items: Iterable[T], what: str, total: int, *, every: int = 1) -> Iterator[T]:
     """The items as they come, counted on the display; `every`: of many, only each so many is worth an update."""
-    display = Progress(
-        what, total
-    )  # here, and not in whatever thread takes the items: whether to be quiet is the caller's to say
+    # Here, and not in whatever thread takes the items: whether to be quiet is the caller's to say.
+    display = Progress(what, total)
 
     def counted() -> Iterator[T]:
         with display:

@@ -84,9 +84,8 @@ def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]
     kept = stored_splits(run.path / "data")
     if split is not None:
         return split, ()
-    if (
-        not kept and run.recipe.data.task == "text" and run.recipe.data.builtin is None
-    ):  # of a run that kept no examples
+    # Of a run that kept no examples.
+    if not kept and run.recipe.data.task == "text" and run.recipe.data.builtin is None:
         kept = ("train", "val", "test") if run.recipe.data.test is not None else ("train", "val")
     if kept and "test" not in kept:
         instead = "val" if "val" in kept else kept[0]

@@ -33,9 +33,8 @@ def pick_device(device: str | torch.device) -> torch.device:
     if known.type == "cuda" and not torch.cuda.is_available():
         raise UserError("device {device} was asked for, and torch sees no CUDA device here; use cpu", device)
     try:
-        if (
-            torch.ones(1, device=known).sum().item() == 1
-        ):  # torch knows the names of devices that this build or machine lacks
+        # Torch knows the names of devices that this build or machine lacks.
+        if torch.ones(1, device=known).sum().item() == 1:
             return known
     except (RuntimeError, AssertionError, NotImplementedError, ImportError):
         pass

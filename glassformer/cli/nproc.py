@@ -16,8 +16,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -65,21 +65,16 @@ def kill(ranks: Sequence[Any]) -> None:
         process.join()
 
 
-@contextmanager
-def forwarded(ranks: Sequence[Any]) -> Iterator[None]:
+def forwarded(ranks: Sequence[Any]) -> AbstractContextManager[None]:
     """Inside, a signal goes to every rank."""
+    from glassformer.runs.stop import handled_by
 
     def forward(number: int, frame: Any) -> None:
         for process in ranks:
             with suppress(ProcessLookupError, TypeError):
                 os.kill(process.pid, number)
 
-    old = {number: signal.signal(number, forward) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, previous in old.items():
-            signal.signal(number, previous)
+    return handled_by(forward, SIGNALS)
 
 
 def run_once(arguments: list[str], count: int, restart: int) -> list[int]:

@@ -179,11 +179,9 @@ class DownloadDisplay:
     def update(self, size: int) -> None:
         """So many bytes more."""
         self.bytes += size
-        spent = max(1e-3, time.monotonic() - self.display.began)
+        spent, size_so_far = max(1e-3, time.monotonic() - self.display.began), self.bytes / 1e6
         self.display.total = float(self.total or 1)
-        self.display.update(
-            self.bytes if self.total else 0, f"{self.bytes / 1e6:,.1f} MB  {self.bytes / 1e6 / spent:,.1f} MB/s"
-        )
+        self.display.update(self.bytes if self.total else 0, f"{size_so_far:,.1f} MB  {size_so_far / spent:,.1f} MB/s")
 
     def reset(self) -> None:
         """Back to the beginning, as pooch does once a download is complete."""
@@ -205,6 +203,9 @@ def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> int:
     return len(pairs)
 
 
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)  # what an archive may be
+
+
 def cut_tatoeba(folder: Path, files: Sequence[Path]) -> dict[str, int]:
     """From an archive that holds one text: English TAB the other language TAB whose sentences they are."""
     try:
@@ -218,11 +219,7 @@ def cut_tatoeba(folder: Path, files: Sequence[Path]) -> dict[str, int]:
                 )
             with archive.open(inside) as packed:
                 text = packed.read(LARGEST_TEXT).decode("utf-8")
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, StopIteration) as error:
-        raise UserError(
-            "{files} is not an archive of sentence pairs ({error}); remove it and try again", files[0], error
-        ) from None
-    except UnicodeDecodeError as error:
+    except (*BROKEN, StopIteration, UnicodeDecodeError) as error:
         raise UserError(
             "{files} is not an archive of sentence pairs ({error}); remove it and try again", files[0], error
         ) from None

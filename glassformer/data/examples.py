@@ -55,37 +55,25 @@ def starts_of(lengths: Ids) -> Ids:
     return np.cumsum(lengths) - lengths
 
 
-def after(first: int, file: TokenFile, ids: Ids) -> Flat:
-    """`first`, then the sequence; for each id."""
-    lengths = file.lengths[ids] + 1
-    out = np.full(int(lengths.sum()), first, np.int64)
-    inside = np.ones(len(out), bool)
-    inside[starts_of(lengths)] = False
+def around(file: TokenFile, ids: Ids, first: int | None = BOS, last: int | None = EOS) -> Flat:
+    """`first` (if any), the sequence, `last` (if any); for each id."""
+    lengths = file.lengths[ids] + (first is not None) + (last is not None)
+    out, inside = np.empty(int(lengths.sum()), np.int64), np.ones(int(lengths.sum()), bool)
+    for token, places in ((first, starts_of(lengths)), (last, np.cumsum(lengths) - 1)):
+        if token is not None:
+            out[places], inside[places] = token, False
     out[inside] = file.take(ids)
     return out
+
+
+def after(first: int, file: TokenFile, ids: Ids) -> Flat:
+    """`first`, then the sequence; for each id."""
+    return around(file, ids, first, None)
 
 
 def before(last: int, file: TokenFile, ids: Ids) -> Flat:
     """The sequence, then `last`; for each id."""
-    lengths = file.lengths[ids] + 1
-    out = np.full(int(lengths.sum()), last, np.int64)
-    inside = np.ones(len(out), bool)
-    inside[np.cumsum(lengths) - 1] = False
-    out[inside] = file.take(ids)
-    return out
-
-
-def around(file: TokenFile, ids: Ids, first: int = BOS, last: int = EOS) -> Flat:
-    """`first`, the sequence, `last`; for each id."""
-    lengths = file.lengths[ids] + 2
-    out = np.full(int(lengths.sum()), first, np.int64)
-    inside = np.ones(len(out), bool)
-    inside[starts_of(lengths)] = False
-    ends = np.cumsum(lengths) - 1
-    inside[ends] = False
-    out[inside] = file.take(ids)
-    out[ends] = last
-    return out
+    return around(file, ids, None, last)
 
 
 class Pairs:

@@ -90,11 +90,8 @@ def two_columns(path: Path, what: str, context: ReadContext) -> Iterator[tuple[i
             context.complain(BadLine("columns", path, number, problem))
             continue
         if len(columns) > 2 and any(column.strip() for column in columns[2:]):
-            context.remark(
-                BadLine(
-                    "third column", path, number, _("{n_columns} columns; only the first two are read", len(columns))
-                )
-            )
+            problem = _("{n_columns} columns; only the first two are read", len(columns))
+            context.remark(BadLine("third column", path, number, problem))
         yield number, columns[0].strip(), columns[1].strip()
 
 

@@ -35,15 +35,14 @@ def import_extra(module: str, extra: str, path: Path) -> Any:
 def parsed(text: str, path: Path, number: int | None, complain: ErrorHandler) -> Any:
     """A JSON value; None after a complaint. Nesting without end and numbers of thousands of digits are no data."""
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        complain(BadLine("json", path, number, _("not valid JSON ({msg} at column {colno})", error.msg, error.colno)))
+        problem = _("not valid JSON ({msg} at column {colno})", error.msg, error.colno)
     except RecursionError:
-        complain(BadLine("json", path, number, _("not valid JSON (it is nested too deeply)")))
+        problem = _("not valid JSON (it is nested too deeply)")
     except ValueError:
-        complain(BadLine("json", path, number, _("not valid JSON (a number has thousands of digits)")))
-    else:
-        return value
+        problem = _("not valid JSON (a number has thousands of digits)")
+    complain(BadLine("json", path, number, problem))
     return None
 
 
@@ -271,11 +270,8 @@ def text_of(value: Any, name: str, path: Path | str, number: int, complain: Erro
             complain(BadLine("field", path, number, _("the field {name!r} is a number of thousands of digits", name)))
             return None
     if not isinstance(value, str):
-        complain(
-            BadLine(
-                "field", path, number, _("the field {name!r} must hold text, not {kind}", name, type(value).__name__)
-            )
-        )
+        problem = _("the field {name!r} must hold text, not {kind}", name, type(value).__name__)
+        complain(BadLine("field", path, number, problem))
         return None
     return value
 
@@ -283,14 +279,8 @@ def text_of(value: Any, name: str, path: Path | str, number: int, complain: Erro
 def words_of(value: Any, name: str, path: Path | str, number: int, complain: ErrorHandler) -> list[str] | None:
     """A list of words; else None after a complaint."""
     if not isinstance(value, list):
-        complain(
-            BadLine(
-                "field",
-                path,
-                number,
-                _("the field {name!r} must hold a list of words, not {kind}", name, type(value).__name__),
-            )
-        )
+        problem = _("the field {name!r} must hold a list of words, not {kind}", name, type(value).__name__)
+        complain(BadLine("field", path, number, problem))
         return None
     words = [text_of(item, name, path, number, complain) for item in value]
     return None if None in words else cast(list[str], words)

@@ -8,7 +8,6 @@ from a folder that is named (`--tokenizer`): config.json and tokenizer files of,
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -21,7 +20,7 @@ from glassformer.errors import UserError, install_hint
 from glassformer.evaluation.comet import SETTINGS, WEIGHTS, Comet, Head, Settings
 from glassformer.files import owned, structured
 from glassformer.formats.huggingface.importing import folder_name, read_encoder
-from glassformer.formats.untrusted import write_tensor_file
+from glassformer.formats.untrusted import load_restricted, write_tensor_file
 from glassformer.models import BERT
 from glassformer.models.weights import check_finite, load_model_tensors, model_tensors
 
@@ -63,13 +62,7 @@ def read_hparams(folder: Path) -> dict[str, Any]:
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Its hyperparameters and its tensors, by torch's restricted loader."""
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, OSError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise UserError(
-            "{path} is not a checkpoint that can be read without running code: {said}", path, said
-        ) from None
+    found = load_restricted(path)
     tensors = found.get("state_dict") if isinstance(found, dict) else None
     if not isinstance(tensors, Mapping) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise UserError("{path} is not a checkpoint of COMET: it has no state_dict of tensors", path)

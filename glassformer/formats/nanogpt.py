@@ -7,7 +7,6 @@ Its matrices are as ours (rows are outputs), its names are GPT-2's, and its voca
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from glassformer.formats.huggingface.importing import Imported, folder_name, in_
 from glassformer.formats.huggingface.origin import remember
 from glassformer.formats.huggingface.tables import Entry, to_ours
 from glassformer.formats.huggingface.tokenizers import ExternalTokenizer, control_ids, read_tokenizers
+from glassformer.formats.untrusted import load_restricted
 from glassformer.models import build_model
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
@@ -36,13 +36,7 @@ WARNING = (
 
 def read_pickle(path: Path) -> dict[str, Any]:
     """What a checkpoint holds, by torch's restricted loader."""
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, OSError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise UserError(
-            "{path} is not a checkpoint that can be read without running code: {said}", path, said
-        ) from None
+    found = load_restricted(path)
     if not isinstance(found, dict) or not isinstance(found.get("model_args"), dict):
         raise UserError("{path} is not a checkpoint of nanoGPT: it has no model_args", path)
     if not isinstance(found.get("model"), Mapping) or not all(isinstance(t, Tensor) for t in found["model"].values()):

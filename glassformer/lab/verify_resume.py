@@ -15,8 +15,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.runs.checkpoint import Checkpoints, read_checkpoint
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.stop import handled_by
 from glassformer.training.progress import StepReport
 
 EXAMPLES = 32  # decoded at a validation
@@ -99,22 +100,13 @@ def child(recipe_file: str, folder: str, kill_at: str, resume: str) -> None:
     os._exit(0)  # past the thread that waits
 
 
-@contextmanager
-def ending_in_order() -> Iterator[None]:
+def ending_in_order() -> AbstractContextManager[None]:
     """SIGTERM and SIGHUP unwind like Ctrl-C, so that children and temporary folders go too."""
 
     def leave(number: int, frame: Any) -> None:
         raise SystemExit(128 + number)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    old = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, previous in old.items():
-            signal.signal(number, previous)
+    return handled_by(leave, (signal.SIGTERM, signal.SIGHUP))
 
 
 def in_a_fresh_process(recipe_file: Path, folder: Path, *, kill_at: int | None = None, resume: bool = False) -> None:

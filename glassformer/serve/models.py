@@ -106,9 +106,8 @@ class Models:
         self.runs = {run.name: run for run in runs}
         self.limits, self.batch_invariant, self.report = limits, batch_invariant, report
         self.devices = [name.strip() for name in device.split(",")]  # a worker on each
-        self.device = self.devices[
-            0
-        ]  # what is not a request is done here: reports, and other weights than those served
+        # What is not a request is done here: reports, and other weights than those served.
+        self.device = self.devices[0]
         if learn and len(self.devices) > 1:
             raise UserError("corrections are learned on one device; leave out --learn, or name one device")
         if len(self.runs) < len(runs):

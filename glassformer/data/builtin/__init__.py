@@ -45,19 +45,8 @@ class DataSet(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-TASKS = {
-    "dates": "pairs",
-    "news": "pairs",
-    "phrases": "pairs",
-    "copy": "pairs",
-    "reverse": "pairs",
-    "sort": "pairs",
-    "in-context": "pairs",
-    "treebank": "pairs",
-    "stdlib": "text",
-    "languages": "classify",
-    "date-parts": "tag",
-}
+TASKS = dict.fromkeys(("dates", "news", "phrases", "copy", "reverse", "sort", "in-context", "treebank"), "pairs")
+TASKS |= {"stdlib": "text", "languages": "classify", "date-parts": "tag"}
 USUAL_SIZE = 50_000  # training examples; stdlib and phrases give all they have
 SIZES = {"dates": 100_000, "languages": 48_000}
 

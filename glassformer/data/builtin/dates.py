@@ -35,14 +35,8 @@ LOCALES = (
     *("el", "ru", "uk", "ar", "fa", "he", "hi", "bn", "ta", "th", "ka", "hy", "am", "zh", "ja", "ko"),
 )
 
-FIELD_TAGS: dict[str, DateTag] = {
-    "d": "DAY",
-    "M": "MONTH",
-    "L": "MONTH",
-    "y": "YEAR",
-    "E": "WEEKDAY",
-    "c": "WEEKDAY",
-}  # by the pattern letters of Unicode Technical Standard 35
+# By the pattern letters of Unicode Technical Standard 35.
+FIELD_TAGS: dict[str, DateTag] = {"d": "DAY", "M": "MONTH", "L": "MONTH", "y": "YEAR", "E": "WEEKDAY", "c": "WEEKDAY"}
 
 
 def require_babel(what: str) -> None:

@@ -168,10 +168,8 @@ def by_two_models(forward: Losses, backward: Losses) -> Rule:
         return np.array([1.0 if a is None or b is None else math.exp(-abs(a - b) - (a + b) / 2) for a, b in both])
 
     def rule(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
-        targets = [target for _source, target in pairs]
-        wrong = scores(
-            [(source, target) for (source, _own), target in zip(pairs, targets[1:] + targets[:1], strict=True)]
-        )
+        moved = [*pairs[1:], *pairs[:1]]
+        wrong = scores([(source, target) for (source, _own), (_its, target) in zip(pairs, moved, strict=True)])
         right = scores(pairs)
         limit = border(right, wrong)
         return beyond(right, limit, _("score below {limit}", f"{limit:.2g}"))
@@ -211,10 +209,8 @@ def clean(
     cleaned.kept = [repaired(pair, cleaned) for pair in pairs]
     rules = {name: rule for name, rule in RULES.items() if name not in without}
     if column is not None:
-        rules["score"] = (
-            _("another program's score is too low"),
-            by_column(column_scores(config, column), cleaned, least),
-        )
+        scores = column_scores(config, column)
+        rules["score"] = _("another program's score is too low"), by_column(scores, cleaned, least)
     if models is not None:
         rules["models"] = _("two models find it unlikely, or do not agree"), by_two_models(*models)
     for name, (why, rule) in watched(rules.items(), _("cleaning"), len(rules)):

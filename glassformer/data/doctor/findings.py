@@ -31,26 +31,34 @@ WORDS_KEPT = 50_000
 LABEL_LINES = 50  # a text of fewer lines may well repeat itself
 
 
+def level(grave: bool) -> Literal["error", "warning"]:
+    """Of a finding."""
+    return "error" if grave else "warning"
+
+
 def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
     """Findings about one split alone."""
     name, total = facts.name, facts.examples
     if total == 0:
         yield Finding("error", name, "nothing", _("{name} holds no example to learn from", name), 0)
     if facts.n_empty:
-        message = _(
-            "{n_empty} of {total} examples have an empty side and will be passed over",
-            facts.n_empty,
-            total + facts.n_empty,
-        )
+        count = facts.n_empty, total + facts.n_empty
+        message = _("{n_empty} of {total} examples have an empty side and will be passed over", *count)
         yield Finding("warning", name, "empty", message, facts.n_empty, tuple(facts.empty))
     if total and facts.n_identical > IDENTICAL_NOTICE * total:
-        level: Literal["error", "warning"] = "error" if facts.n_identical > COPY_LIMIT * total else "warning"
         message = _("{n_identical} of {total} pairs have two identical sides", facts.n_identical, total)
-        yield Finding(level, name, "identical", message, facts.n_identical, tuple(facts.identical))
+        yield Finding(
+            level(facts.n_identical > COPY_LIMIT * total),
+            name,
+            "identical",
+            message,
+            facts.n_identical,
+            tuple(facts.identical),
+        )
     for kind, count in facts.n_odd.items():
         where = "documents" if config.task == "text" else "examples"
-        bad: Literal["error", "warning"] = "error" if kind == "NUL" or count > ODD_LIMIT * total else "warning"
-        yield Finding(bad, name, kind, f"{count} of {total} {where} hold {kind}", count, tuple(facts.odd[kind]))
+        bad, message = level(kind == "NUL" or count > ODD_LIMIT * total), f"{count} of {total} {where} hold {kind}"
+        yield Finding(bad, name, kind, message, count, tuple(facts.odd[kind]))
     if config.task == "pairs" and total:
         yield from shift_findings(facts)
     repeated = repeats(np.frombuffer(facts.whole, np.uint64)) if total else np.zeros(0, np.int64)
@@ -68,12 +76,8 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
                 RATIO_LIMIT,
             )
             yield Finding("warning", name, "ratio", message, len(strange), lines_at(facts, strange))
-    if (
-        config.task == "text"
-        and total
-        and len(facts.source_lengths) > LABEL_LINES
-        and len(facts.different_lines) <= FEW_LINES
-    ):
+    few = len(facts.source_lengths) > LABEL_LINES and len(facts.different_lines) <= FEW_LINES
+    if config.task == "text" and total and few:
         message = _(
             "{n_source_lengths:,} lines, and only {n_different_lines} different ones: is it a list of labels? "
             "Labels stand before their texts, with a tab between (--task classify)",
@@ -90,9 +94,8 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
         )
         yield Finding("error", name, "exchanged", message, len(facts.labels))
     if config.task in ("classify", "tag") and name == "train" and total and len(facts.labels) < 2:
-        yield Finding(
-            "error", name, "labels", _("all examples have the label {labels!r}", next(iter(facts.labels))), total
-        )
+        message = _("all examples have the label {labels!r}", next(iter(facts.labels)))
+        yield Finding("error", name, "labels", message, total)
 
 
 def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
@@ -124,10 +127,9 @@ def exchange_findings(config: DataConfig, name: Split, facts: SplitFacts) -> Ite
     train = [row.example for row in whole_pairs(config, "train")] if name != "train" else None
     places = exchanged([row.example for row in rows], train)
     if places:
-        level: Literal["error", "warning"] = "error" if len(places) > LEAK_LIMIT * len(rows) else "warning"
         message = _("{n_places} of {n_rows} pairs seem to have their columns exchanged", len(places), len(rows))
         lines = tuple(rows[place].line for place in places[:SHOWN_LINES])
-        yield Finding(level, name, "exchanged", message, len(places), lines)
+        yield Finding(level(len(places) > LEAK_LIMIT * len(rows)), name, "exchanged", message, len(places), lines)
 
 
 def across(config: DataConfig, train: SplitFacts, other: SplitFacts) -> Iterator[Finding]:
@@ -137,15 +139,12 @@ def across(config: DataConfig, train: SplitFacts, other: SplitFacts) -> Iterator
         return
     leaked = found_in(other.whole, train.whole)
     if len(leaked):
-        level: Literal["error", "warning"] = "error" if len(leaked) > LEAK_LIMIT * total else "warning"
-        message = _(
-            "{n_leaked} of {total} examples of {other} occur in train ({share:.1%})",
-            len(leaked),
-            total,
-            other.name,
-            len(leaked) / total,
+        count = len(leaked), total, other.name, len(leaked) / total
+        message, bad = (
+            _("{n_leaked} of {total} examples of {other} occur in train ({share:.1%})", *count),
+            count[3] > LEAK_LIMIT,
         )
-        yield Finding(level, other.name, "leaked", message, len(leaked), lines_at(other, leaked))
+        yield Finding(level(bad), other.name, "leaked", message, len(leaked), lines_at(other, leaked))
     known = np.setdiff1d(found_in(other.source, train.source), leaked)
     if config.task == "pairs" and len(known):
         message = _(

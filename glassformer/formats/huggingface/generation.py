@@ -176,9 +176,8 @@ def take_over(generation: GenerationSettings, family: str, block: int) -> Taken:
     taken.decode |= lengths(said, encoder, block, taken.left)
     if is_number(n := said.get("no_repeat_ngram_size"), 1, MOST["no_repeat_ngram"]):
         taken.decode["no_repeat_ngram"] = int(n)
-    same = beams > 1 and not (
-        encoder and generation.start in generation.ends
-    )  # a start that is the end counts as written
+    # A start that is the end counts as written.
+    same = beams > 1 and not (encoder and generation.start in generation.ends)
     if same and is_number(said.get("repetition_penalty"), 1e-6, MOST["repetition_penalty"]):
         taken.decode["repetition_penalty"] = float(said["repetition_penalty"])
     if generation.ends[:1] and generation.ends[0] in ids_of(said.get("suppress_tokens")):

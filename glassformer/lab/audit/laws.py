@@ -118,9 +118,8 @@ def causality(subject: Subject) -> Iterator[AuditResult]:
 
 def order(subject: Subject) -> Iterator[AuditResult]:
     """The first part that mixes positions gives another answer when the tokens before come in another order."""
-    for side in (
-        range(2 if "target" in subject.names else 1) if subject.vocab else ()
-    ):  # vectors have their positions, or not
+    # Vectors have their positions, or not.
+    for side in range(2 if "target" in subject.names else 1) if subject.vocab else ():
         texts = subject.texts(2, 7, 6)
         own = texts[side]
         turned = torch.cat([own[:, :-1].flip(1), own[:, -1:]], 1)

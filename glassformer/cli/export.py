@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -48,6 +47,7 @@ def export(
         adapter_alone(run, out or run.parent / f"{run.name}-adapter", overwrite)
         return
     from glassformer.api import load
+    from glassformer.api.evaluation import pairs_of_files
     from glassformer.formats.export import check, export_model
     from glassformer.formats.parity import ParityFailed
     from glassformer.formats.sample import own_sample
@@ -55,7 +55,12 @@ def export(
     model = load(run, device="cpu", step=step)
     check(model, to, quantize)
     place = out or run.parent / "-".join([run.name, to, *([quantize] if quantize else [])])
-    on, examples = own_sample(model.recipe.data, run) if sample is None else (str(sample), of_file(model, sample))
+    if sample is None:
+        on, examples = own_sample(model.recipe.data, run)
+    elif sample.exists():  # read as training data of the run's task is
+        on, examples = str(sample), pairs_of_files(model, [sample], [])
+    else:
+        raise UserError("there is no file {path} to compare on", sample)
     try:
         its = {"name": run.name, "run": run if step is None else None, "metrics": model.metrics}
         report = export_model(model, to, place, examples, quantize=quantize, on=on, overwrite=overwrite, **its)
@@ -82,15 +87,6 @@ def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
             place,
         )
     )
-
-
-def of_file(model: Any, path: Path) -> Iterable[Any]:
-    """The examples of a file, read as training data of the run's task is."""
-    from glassformer.api.evaluation import pairs_of_files
-
-    if not path.exists():
-        raise UserError("there is no file {path} to compare on", path)
-    return pairs_of_files(model, [path], [])
 
 
 def show(report: ParityReport, as_json: bool) -> None:

@@ -133,12 +133,6 @@ def importances(found: Any, title: str, width: int = 80) -> Any:
     return table
 
 
-def pointed_text(one: Any) -> str:
-    """In what share of rows a head is pointed, and where to."""
-    share, where = one.points
-    return f"{one.part} {share:.0%}{where and f' ({where})'}"
-
-
 def show(found: Any, title: str) -> None:
     """The importance of every head and layer, on stdout."""
     from glassformer.evaluation.metrics import measure_name, measures_text
@@ -152,9 +146,8 @@ def show(found: Any, title: str) -> None:
             whole,
         )
     )
-    if hidden := ", ".join(
-        pointed_text(one) for one in found.parts if one.kind in ("broad", "mixed") and one.points[0] > 0
-    ):
+    pointed = [(one.part, *one.points) for one in found.parts if one.kind in ("broad", "mixed") and one.points[0] > 0]
+    if hidden := ", ".join(f"{part} {share:.0%}{where and f' ({where})'}" for part, share, where in pointed):
         console.print(
             _(
                 "Broad or mixed on average, but with more than half of the weight on one token in this share of the rows: "

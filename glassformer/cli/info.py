@@ -77,12 +77,6 @@ def short(number: int | float) -> str:
     return f"{number:.3g}{unit}" if unit else f"{number:,.0f}"
 
 
-def shape_of(part: ParameterTensor) -> str:
-    """A weight's shape, with how many biases it has."""
-    weight = " × ".join(f"{n:,}" for n in part.shape)
-    return f"{weight} + {part.bias:,}" if part.bias else weight
-
-
 def rows_of(listed: list[ParameterTensor]) -> list[tuple[str, str, str, str]]:
     """Name, shape, how often, parameters; the parts of a stack's layers are shown once, under its name."""
     rows = []
@@ -97,7 +91,8 @@ def rows_of(listed: list[ParameterTensor]) -> list[tuple[str, str, str, str]]:
         stack = head if star else ""
         name = f"  {tail}" if star == "*" else f"  {star}.{tail}" if star else part.name
         total_of_part = f"{part.parameters:,}" if part.copies else localized(_("tied"))
-        rows.append((name, shape_of(part), "", total_of_part))
+        shape = " × ".join(f"{n:,}" for n in part.shape) + (f" + {part.bias:,}" if part.bias else "")
+        rows.append((name, shape, "", total_of_part))
     return rows
 
 

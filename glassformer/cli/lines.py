@@ -209,13 +209,6 @@ def reply_into(
             ) from None
 
 
-def reply_to_arguments(texts: Sequence[str], job: TextJob) -> tuple[str, int]:
-    """The answers to texts of the command line, as one text."""
-    found = list(job.reply([check_line(text, number) for number, text in enumerate(texts, 1)], "text"))
-    text = "".join(job.escape(text) + "\n" for output, _ in found for text in output.lines)
-    return text, sum(not answered for _, answered in found)
-
-
 def reply_by_reading(
     verb: str,
     run: Path,
@@ -266,11 +259,12 @@ def reply(given: Input, job: TextJob) -> None:
         with full_collections_wait():
             failures = reply_to_file(given, job)
     elif given.texts:
+        group = [check_line(text, number) for number, text in enumerate(given.texts, 1)]
         if given.out is None:
-            text, failures = reply_to_arguments(given.texts, job)
-            stdout_write(text)
+            found = list(job.reply(group, "text"))
+            stdout_write("".join(job.escape(text) + "\n" for output, _answered in found for text in output.lines))
+            failures = sum(not answered for _output, answered in found)
         else:
-            group = [check_line(text, number) for number, text in enumerate(given.texts, 1)]
             failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), [group], job.reply)
     else:
         if sys.stdin is None:

@@ -57,14 +57,6 @@ def run_rank(arguments: list[str], variables: dict[str, str]) -> None:
     runpy.run_module("glassformer", run_name="__main__")
 
 
-def kill(ranks: Sequence[Any]) -> None:
-    """Ends these processes at once: a kill at any moment harms no run."""
-    for process in ranks:
-        process.kill()
-    for process in ranks:
-        process.join()
-
-
 def forwarded(ranks: Sequence[Any]) -> AbstractContextManager[None]:
     """Inside, a signal goes to every rank."""
     from glassformer.runs.stop import handled_by
@@ -102,7 +94,9 @@ def run_once(arguments: list[str], count: int, restart: int) -> list[int]:
             wait([p.sentinel for p in left], None if until is None else max(0.0, until - time.monotonic()))
             if until is not None and time.monotonic() >= until:
                 codes = [p.exitcode for p in ranks]
-                kill(left)
+                for process in left:  # a kill at any moment harms no run
+                    process.kill()
+                    process.join()
                 return [LOST if code is None else code for code in codes]
     return [p.exitcode for p in ranks]
 

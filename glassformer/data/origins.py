@@ -51,11 +51,6 @@ def shown(path: Path) -> str:
     return str(near)
 
 
-def is_saved_dataset(path: Path) -> bool:
-    """Whether `save_to_disk` of Hugging Face's datasets wrote this folder."""
-    return any((path / name).exists() for name in ("dataset_dict.json", "state.json"))
-
-
 def format_of(config: DataConfig, path: Path, has_target: bool) -> str:
     """The format asked for, or else the one that the name tells."""
     if config.format != "auto":
@@ -63,8 +58,8 @@ def format_of(config: DataConfig, path: Path, has_target: bool) -> str:
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if suffix in SUFFIXES and not has_target:
         return SUFFIXES[suffix]
-    if path.is_dir() and is_saved_dataset(path):
-        return "datasets"
+    if path.is_dir() and any((path / name).exists() for name in ("dataset_dict.json", "state.json")):
+        return "datasets"  # what `save_to_disk` of Hugging Face's library wrote
     if config.task == "text":
         return "text"
     return "lines" if has_target else "tsv"

@@ -72,12 +72,6 @@ def read_source(
         return read_folder(fetch(source, fetched), name=source, head=head, languages=languages)
 
 
-def with_file(model: Imported, file: Path) -> Imported:
-    """The model with a file of examples as the data of its recipe: read as training data would be, split by the usual rule."""
-    data = replace(model.recipe.data, train=str(file.resolve()), val_fraction=0.25)
-    return replace(model, recipe=replace(model.recipe, data=data))
-
-
 def write_run(
     model: Imported, out: Path, file: Path | None = None, prove: Callable[[RunFolder], None] | None = None
 ) -> RunFolder:
@@ -88,7 +82,9 @@ def write_run(
     built = build_model(model.recipe.model)
     load_model_tensors(built, model.weights)
     check_finite(model.weights, out)
-    model = model if file is None else with_file(model, file)
+    if file is not None:  # read as training data would be, split by the usual rule
+        data = replace(model.recipe.data, train=str(file.resolve()), val_fraction=0.25)
+        model = replace(model, recipe=replace(model.recipe, data=data))
     draft = staging.create_draft(out, model.recipe)
     try:
         if file is not None:

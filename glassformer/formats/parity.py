@@ -154,11 +154,6 @@ def timed(runtime: Runtime, prompts: Sequence[Sequence[int]], limit: int) -> tup
     return found, sum(len(ids) + 1 for ids in found) / max(1e-9, time.perf_counter() - began)
 
 
-def log_softmax(x: np.ndarray) -> np.ndarray:
-    """Scores as log-probabilities."""
-    return torch.from_numpy(x).double().log_softmax(-1).numpy()
-
-
 class Logits:
     """The largest difference, and the perplexity of both sides, added up case by case."""
 
@@ -177,7 +172,7 @@ class Logits:
         self.same += int((here.argmax(-1) == there.argmax(-1)).all())
         if case.answer:
             for side, scores in enumerate((here, there)):
-                chances = log_softmax(scores)
+                chances = torch.from_numpy(scores).double().log_softmax(-1).numpy()
                 self.lost[side] -= float(chances[np.arange(len(case.answer)), list(case.answer)].sum())
             self.tokens += len(case.answer)
 

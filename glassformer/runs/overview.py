@@ -7,6 +7,7 @@ step takes here shows after the first few (or before, with `glassformer plan`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -38,19 +39,15 @@ def short(number: int | float) -> str:
 
 def device_in_words(session: Session) -> str:
     """Where it is computed, and in which numbers."""
-    one, size = device_of_one(session), session.trainer.processes.size
-    return one if size == 1 else _("{count} processes, each: {device}", size, one)
-
-
-def device_of_one(session: Session) -> str:
-    """Where one process computes, and in which numbers."""
-    trainer, config = session.trainer, session.config
+    trainer, config, size = session.trainer, session.config, session.trainer.processes.size
     precision = config.precision if config.precision != "auto" else ("bf16" if trainer.autocast else "fp32")
-    if trainer.device.type != "cuda":
+    if trainer.device.type == "cuda":
+        compiled = ", compiled" if config.compile is not False else ""
+        one = f"{torch.cuda.get_device_name(trainer.device)}, {precision}{compiled}"
+    else:
         threads = torch.get_num_threads()
-        return _("CPU, {threads} thread{plural}, {precision}", threads, "s" if threads != 1 else "", precision)
-    compiled = config.compile is not False
-    return f"{torch.cuda.get_device_name(trainer.device)}, {precision}{', compiled' if compiled else ''}"
+        one = _("CPU, {threads} thread{plural}, {precision}", threads, "s" if threads != 1 else "", precision)
+    return one if size == 1 else _("{count} processes, each: {device}", size, one)
 
 
 def model_in_words(session: Session) -> str:
@@ -247,7 +244,9 @@ def which_weights(run: Any, recipe: Recipe) -> str:
     """Which step became the final model, and why, in a sentence. `run` is its folder."""
     from glassformer.runs.checkpoint import STATE
 
-    state = final_state(run.final / STATE)
+    state: dict[str, Any] = {}
+    with suppress(OSError, structured.Unreadable):
+        state = structured.read(run.final / STATE, dict[str, Any])
     came_from = state.get("weights", {})
     metric = metric_of(recipe)
     scores = {
@@ -298,11 +297,3 @@ def which_weights(run: Any, recipe: Recipe) -> str:
         plural="s" if len(scores) != 1 else "",
         **values,
     )
-
-
-def final_state(path: Any) -> dict[str, Any]:
-    """The state beside the final weights; nothing where it cannot be read."""
-    try:
-        return structured.read(path, dict[str, Any])  # type: ignore[no-any-return]
-    except (OSError, structured.Unreadable):
-        return {}

@@ -114,12 +114,6 @@ def fixed_memory(recipe: Recipe) -> tuple[int, int, int]:
     return parameters, model.num_params(non_embedding=True), parameters * bytes_a_parameter(recipe)
 
 
-def in_small(recipe: Recipe, tokens: int) -> Recipe:
-    """The same with micro-batches of about so many tokens."""
-    data = replace(recipe.data, batch_tokens=tokens * recipe.train.accumulate)
-    return replace(recipe, data=data, train=replace(recipe.train, tensorboard=False, wandb=False))
-
-
 def grown(device: torch.device, work: Callable[[], None]) -> float:
     """By how many bytes memory in use rises, at its highest, during `work`."""
     if device.type == "cuda":
@@ -212,7 +206,10 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
             advice = _("the weights, their gradients and the optimizer's state alone need more; make the model smaller")
         try:
             if not advice:
-                trial = try_out(run, in_small(recipe, min(TRIAL_TOKENS, int(micro_tokens))), texts, 0.0)
+                tokens = min(TRIAL_TOKENS, int(micro_tokens)) * recipe.train.accumulate
+                quiet = replace(recipe.train, tensorboard=False, wandb=False)
+                small = replace(recipe, data=replace(recipe.data, batch_tokens=tokens), train=quiet)
+                trial = try_out(run, small, texts, 0.0)
                 small_tokens = max(1.0, trial.step_tokens / recipe.train.accumulate)
                 if not more:  # a micro-batch never holds more than all there is
                     micro_tokens = min(micro_tokens, trial.epoch_steps * trial.step_tokens / recipe.train.accumulate)

@@ -67,7 +67,8 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
         message = _("{n_repeated} of {total} {what} occur before", len(repeated), total, what)
         yield Finding("warning", name, "duplicates", message, len(repeated), lines_at(facts, repeated))
     if config.task == "pairs" and total:
-        strange = ratio_outliers(facts)
+        ratios = log_ratios(facts)
+        strange = np.flatnonzero(np.abs(ratios - np.median(ratios)) > np.log(RATIO_LIMIT))
         if len(strange):
             message = _(
                 "{n_strange} of {total} pairs differ in length {ratio_limit:g} times more than is usual here",
@@ -173,12 +174,6 @@ def log_ratios(facts: SplitFacts) -> np.ndarray:
     """The logarithm of target length over source length, example by example."""
     source, target = (np.frombuffer(x, np.uint64).astype(float) for x in (facts.source_lengths, facts.target_lengths))
     return np.log((target + SMOOTHING) / (source + SMOOTHING))
-
-
-def ratio_outliers(facts: SplitFacts) -> np.ndarray:
-    """Examples whose ratio of lengths is far from the usual."""
-    ratios = log_ratios(facts)
-    return np.flatnonzero(np.abs(ratios - np.median(ratios)) > np.log(RATIO_LIMIT))
 
 
 def lines_at(facts: SplitFacts, places: np.ndarray) -> tuple[int, ...]:

@@ -61,15 +61,10 @@ def holds_pairs(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith((".tsv", ".jsonl", ".ndjson", ".parquet"))
 
 
-def first_line(path: Path) -> str:
-    """The first line that is not blank."""
-    lines = (line for _, line in numbered_lines(path, ReadContext(lambda _: None)) if line.strip())
-    return next(lines, "")
-
-
 def has_tab(path: Path) -> bool:
-    """Whether the first line has two columns."""
-    return "\t" in first_line(path)
+    """Whether the first line that is not blank has two columns."""
+    lines = (line for _, line in numbered_lines(path, ReadContext(lambda _: None)) if line.strip())
+    return "\t" in next(lines, "")
 
 
 def is_plain_lines(path: Path) -> bool:

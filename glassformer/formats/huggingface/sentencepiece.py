@@ -88,12 +88,6 @@ def merges_of(pieces: Mapping[str, tuple[float, int]]) -> list[list[str]]:
     return [[a, b] for *_, a, b in found]
 
 
-def added_token(number: int, name: str, **how: Any) -> dict[str, Any]:
-    """An entry for a text that is always one token, wherever it stands."""
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
-    return {"id": number, "content": name, **plain, **how}
-
-
 def is_code(name: str) -> bool:
     """Whether it names a language, as in ">>fra<< Good morning" before a model that writes several."""
     return name.startswith(">>") and name.endswith("<<") and len(name) > 4
@@ -126,12 +120,13 @@ def pipeline(model: SentencePiece, vocab: Sequence[str], unknown: int) -> dict[s
         lowest = min((score for score, _ in known.values()), default=0.0)
         scores = [[name, known[name][0] if name in known else lowest] for name in [*own, *extra]]
         body = {"type": "Unigram", "vocab": scores, "unk_id": unknown, "byte_fallback": model.byte_fallback}
-    codes = [(i, name) for i, name in enumerate(own) if is_code(name)]
+    codes = [(i, name) for i, name in enumerate(own) if is_code(name)]  # texts that are always one token
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [added_token(i, name) for i, name in codes],
+        "added_tokens": [{"id": i, "content": name, **plain} for i, name in codes],
         "normalizer": {"type": "Sequence", "normalizers": steps} if steps else None,
         "pre_tokenizer": metaspace,
         "post_processor": None,

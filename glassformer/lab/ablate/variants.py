@@ -43,11 +43,6 @@ class Variant:
         return re.sub(r"[^A-Za-z0-9._=-]+", "-", self.name).strip("-.")[:80] or "variant"
 
 
-def split_values(text: str) -> list[str]:
-    """By the commas that stand in no list."""
-    return [value.strip() for value in re.split(r",(?![^\[]*\])", text)]
-
-
 def parse_vary(text: str) -> list[tuple[str, ...]]:
     """The settings of each variant that one --vary asks for.
 
@@ -58,7 +53,7 @@ def parse_vary(text: str) -> list[tuple[str, ...]]:
     columns = []
     for piece in pieces:
         key, equals, values = piece.partition("=")
-        found = split_values(values)
+        found = [value.strip() for value in re.split(r",(?![^\[]*\])", values)]  # by the commas that stand in no list
         if not equals or "." not in key or not all(found):
             raise ConfigError("--vary {text!r} is not of the form key.sub=a,b,c, such as model.n_head=1,2,8", text)
         columns.append([f"{key.strip()}={value}" for value in found])

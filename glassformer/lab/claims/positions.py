@@ -55,11 +55,6 @@ def trial(budget: Budget, part: str, seed: int, task: str = "", scheme: str = ""
     return found
 
 
-def jobs_of(results: Results) -> list[tuple[str, str]]:
-    """What was trained, as (part, task): each task by an encoder-decoder, then by a decoder alone."""
-    return [(part, task) for part in ("length", "decoder alone") for task in results.options("task", part=part)]
-
-
 def keys_of(results: Results, part: str) -> dict[str, tuple[str, str]]:
     """By the name of a scheme: its setting, and how the numbers of its trials begin. Rotary is there as it was trained, too."""
     found = {}
@@ -78,7 +73,8 @@ def rows(results: Results) -> list[tuple[str, ...]]:
             name,
             *(results.mean_std(begins + length, part=part, task=task, scheme=scheme) for length in SPANS),
         )
-        for part, task in jobs_of(results)
+        for part in ("length", "decoder alone")
+        for task in results.options("task", part=part)
         for name, (scheme, begins) in keys_of(results, part).items()
     ]
 

@@ -27,11 +27,6 @@ Run = Callable[[Float[Tensor, "B n d"]], Float[Tensor, "B n d"]]
 """From rows to rows of the same shape."""
 
 
-def heads_of(x: Float[Tensor, "B n d"], size: int) -> Float[Tensor, "B h n D"]:
-    """A row of d numbers as d / size heads."""
-    return x.unflatten(-1, (-1, size)).transpose(1, 2)
-
-
 class Alone(nn.Module):
     """Attention without projections: x is query, key and value at once."""
 
@@ -41,7 +36,8 @@ class Alone(nn.Module):
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
         """Every head's output, side by side again."""
-        return self.kernel(heads_of(x, self.size)).transpose(1, 2).flatten(-2)
+        heads = x.unflatten(-1, (-1, self.size)).transpose(1, 2)
+        return self.kernel(heads).transpose(1, 2).flatten(-2)
 
 
 class Masked(nn.Module):

@@ -12,9 +12,11 @@ import importlib
 import inspect
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -26,62 +28,12 @@ from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized
 from glassformer.screen import be_quiet
 
-GROUPS = {
-    "Begin": "demo recipes info init plan",
-    "Train": "train doctor verify-resume",
-    "Improve": "improve backtranslate distill",
-    "Use a run": "translate generate fill classify tag tokenize serve",
-    "Measure": "evaluate score compare reproduce ablate complexity audit",
-    "In and out": "import export",
-    "Ask what is true": "study museum diagnose homework",
-    "See inside": "open look heads figures",
-}
-"""The verbs under the headings of `--help`. Each is a function of its own file, but for those of `HOMES`."""
+VERBS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("verbs.toml").read_text(encoding="utf-8"))
+"""By heading, the verbs with an example of each. Each is a function of its own file, but for `HOMES`."""
 
 HOMES = {"import": "import_model.import_model", "diagnose": "museum.diagnose", "open": "serve.open_page"}
 
-EXAMPLES = {
-    "demo": "demo",
-    "recipes": "recipes",
-    "info": "info transformer-base",
-    "init": "init pairs.tsv",
-    "plan": "plan dates train.steps=200",
-    "train": "train dates train.steps=200 --out runs/mine",
-    "doctor": "doctor runs/dates",
-    "verify-resume": "verify-resume dates --steps 20",
-    "translate": 'translate runs/dates "3 mai 1979" --n-best 3',
-    "backtranslate": "backtranslate runs/de-en --file german.txt --out synthetic.tsv",
-    "improve": "improve pairs.tsv --text german.txt --minutes 30",
-    "distill": "distill runs/dates --out runs/small",
-    "generate": 'generate runs/stdlib-gpt "def read(" --temperature 0.8',
-    "fill": 'fill runs/stdlib-bert "import ___" --top 3',
-    "classify": 'classify runs/languages "Spanien und Dänemark"',
-    "tag": 'tag runs/date-parts "3 mai 1979"',
-    "tokenize": 'tokenize runs/dates "3 mai 1979"',
-    "serve": "serve runs/dates --port 5000",
-    "evaluate": "evaluate runs/dates --limit 100",
-    "score": "score runs/dates --file pairs.tsv",
-    "compare": "compare runs/a runs/b",
-    "reproduce": "reproduce dates",
-    "ablate": "ablate dates --vary model.n_layer=1,2,4 --seeds 3",
-    "complexity": "complexity --quick",
-    "audit": "audit my_model.py:Model --arg vocab_size=100",
-    "import": "import Helsinki-NLP/opus-mt-de-en",
-    "export": "export runs/dates --to ct2 --quantize int8",
-    "study": "study residuals --quick",
-    "homework": "homework attention",
-    "museum": "museum softmax-twice",
-    "diagnose": "diagnose runs/dates",
-    "open": "open runs/dates",
-    "look": 'look runs/dates "3 mai 1979"',
-    "heads": "heads runs/dates --prune 6",
-    "figures": "figures",
-    "get": "data get shakespeare",
-    "check": "data check pairs.tsv",
-    "clean": "data clean pairs.tsv --out clean.tsv",
-    "cache": "data cache --clear",
-}
-"""What one would type, for the foot of each verb's help."""
+EXAMPLES = {name: example for verbs in VERBS.values() for name, example in verbs.items()}
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but what was asked for and what goes wrong.")]
 
@@ -135,7 +87,9 @@ def verb_named(name: str) -> Callable[..., Any]:
 
 def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     """Every verb by its name, under the heading it has in `--help`."""
-    return {heading: {name: verb_named(name) for name in names.split()} for heading, names in GROUPS.items()}
+    return {
+        heading: {name: verb_named(name) for name in names} for heading, names in VERBS.items() if heading != "data"
+    }
 
 
 def example(name: str) -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from glassformer.cli import options
 from glassformer.errors import writing
@@ -21,27 +19,17 @@ SHOWN = {0: {}, 3: FIXED | RIGHT, 4: FIXED | RIGHT, 5: RIGHT, 6: FIXED | RIGHT, 
 """Of the columns: all of them are wider than a terminal."""
 
 
+@options.documented
 def ablate(
-    recipe: Annotated[
-        str | None, typer.Argument(help="A recipe's name or a .toml file, or a ready ablation; without it, a list.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes for every trial.")
-    ] = None,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--vary", metavar="KEY=A,B,C", help="Vary this; settings that move together in one: 'K=1,2 L=8,4'."
-        ),
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Trainings of each variant, with seeds one after the other; 3.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where everything goes; runs/ablate/NAME by default.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Trials at a time; on a CPU one a core, on CUDA one.")] = None,
-    cross: Annotated[bool, typer.Option("--cross", help="Every combination, not one thing at a time.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A few steps of one seed: does it run?")] = False,
-    only_plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and no more.")] = False,
+    recipe: str | None = None,
+    overrides: list[str] | None = None,
+    vary: list[str] | None = None,
+    seeds: int | None = None,
+    out: Path | None = None,
+    jobs: int | None = None,
+    cross: bool = False,
+    quick: bool = False,
+    only_plan: bool = False,
     as_json: options.JsonObject = False,
 ) -> None:
     """Change one thing at a time and see what it is worth: [bold]glassformer ablate dates --vary model.n_head=1,2,8[/].

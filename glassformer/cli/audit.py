@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 
@@ -18,16 +17,13 @@ CURE = _("cure:")
 KINDS = ("auto", "decoder", "encoder", "encoder-decoder")
 
 
+@options.documented
 def audit(
-    model: Annotated[
-        str, typer.Argument(metavar="FILE.py:NAME", help="A file, or module, and a class, function or model in it.")
-    ],
-    arg: Annotated[
-        list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="For its constructor. Repeatable.")
-    ] = None,
-    vocab: Annotated[int, typer.Option(min=0, max=10**6, help="How many ids it knows; found out if not said.")] = 0,
-    kind: Annotated[str, typer.Option(help="decoder, encoder or encoder-decoder; guessed if not said.")] = "auto",
-    time_first: Annotated[bool, typer.Option("--time-first", help="Its forward takes (T, B) and not (B, T).")] = False,
+    model: str,
+    arg: list[str] | None = None,
+    vocab: int = 0,
+    kind: str = "auto",
+    time_first: bool = False,
     as_json: options.JsonObject = False,
 ) -> None:
     """Look for the known mistakes in anyone's Transformer in torch: its file is run, small random texts go in, and what must not

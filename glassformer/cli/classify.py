@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import lines, options
 
 
+@options.documented
 def classify(
     run: options.Run,
     texts: options.Texts = None,
     file: options.InputFile = None,
     out: options.OutputFile = None,
     resume: options.Resume = False,
-    top: Annotated[int, typer.Option(help="So many labels, the likeliest first.")] = 1,
+    top: int = 1,
     as_json: options.AsJson = False,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.language import _, localized
 from glassformer.screen import RIGHT, make_table, table_console
@@ -33,24 +32,18 @@ def as_tsv(rows: Iterable[Iterable[object]]) -> str:
     return "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows)
 
 
+@options.documented
 def clean(
-    files: Annotated[list[Path], typer.Argument(help="A file of pairs, or two aligned ones.")],
-    out: Annotated[Path, typer.Option(help="The clean pairs, a TSV; its other files are named after it. New files.")],
-    languages: Annotated[
-        str | None, typer.Option(help="Of source and target, such as en,de; found out if not said.")
-    ] = None,
-    without: Annotated[list[str] | None, typer.Option(help="Leave out this rule; may be given again.")] = None,
-    score: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="FORWARD BACKWARD", help="Two runs, one each way: dual conditional cross-entropy."),
-    ] = None,
-    score_column: Annotated[
-        str | None, typer.Option(help="Another program's scores: the number of the column, or the field.")
-    ] = None,
-    least: Annotated[float, typer.Option(help="The lowest score of --score-column that is good.")] = 0.5,
-    source_field: Annotated[str, typer.Option(help="CSV, JSON, Parquet: the field of the source.")] = "source",
-    target_field: Annotated[str, typer.Option(help="The field of the target.")] = "target",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")] = False,
+    files: list[Path],
+    out: Path,
+    languages: str | None = None,
+    without: list[str] | None = None,
+    score: tuple[str, str] | None = None,
+    score_column: str | None = None,
+    least: float = 0.5,
+    source_field: str = "source",
+    target_field: str = "target",
+    as_json: bool = False,
 ) -> None:
     """Repair pairs and take out those that teach wrong things. What is taken is kept in OUT.removed.tsv with the rule that took
     it, and OUT.report.md and .json show examples of every rule."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import options
 from glassformer.errors import writing
@@ -16,15 +14,16 @@ from glassformer.screen import FIXED, RIGHT, Progress, make_table, table_console
 STAGES = 5  # that the study tells of, and its end
 
 
+@options.documented
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="A run folder.")],
-    second: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another.")],
-    split: Annotated[str, typer.Option(help="train, val or test, of RUN_A.")] = "test",
-    examples: Annotated[int, typer.Option(help="Compare on so many examples (of a text: blocks).")] = 500,
-    show: Annotated[int, typer.Option(help="Show so many of the most changed examples.")] = 8,
-    comet: Annotated[Path | None, typer.Option(help="Score by this COMET, too: a folder that import made.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write pictures and compare.json into this folder.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, every sentence in it.")] = False,
+    first: Path,
+    second: Path,
+    split: str = "test",
+    examples: int = 500,
+    show: int = 8,
+    comet: Path | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
     device: options.Device = "auto",
 ) -> None:
     """Two runs on the same examples: scores with intervals, what they say differently, where they look differently."""

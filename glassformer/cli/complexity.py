@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from glassformer.cli import options
 from glassformer.errors import writing
@@ -17,11 +14,9 @@ from glassformer.screen import RIGHT, Progress, make_table, table_console
 SHOWN = {0: "layer", 2: "time ~ n^p", 4: "time ~ d^q", 6: "memory ~ n^p", 8: "serial", 10: "to reach n"}
 
 
+@options.documented
 def complexity(
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, in seconds: does it run?")] = False,
-    out: Annotated[Path | None, typer.Option(help="Where table and figure go; runs/complexity by default.")] = None,
-    as_json: options.JsonObject = False,
-    device: options.Device = "auto",
+    quick: bool = False, out: Path | None = None, as_json: options.JsonObject = False, device: options.Device = "auto"
 ) -> None:
     """Time and memory of self-attention, recurrent, convolutional, window-restricted and linear layers over length and width,
     with fitted exponents beside O(n² d), O(n d²), O(k n d²), O(r n d); sequential operations; how far gradients reach.

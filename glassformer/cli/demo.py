@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from glassformer.cli import options
 from glassformer.config import read_recipe
 from glassformer.language import _, localized
 from glassformer.screen import make_table, table_console
 
 
-def demo(out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("runs/dates")) -> None:
+@options.documented
+def demo(out: Path = Path("runs/dates")) -> None:
     """Train `dates` on this machine (about three minutes on two cores) and show what it learned."""
     from glassformer import runs
     from glassformer.api import load

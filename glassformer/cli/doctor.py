@@ -5,22 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from glassformer.cli import options
 from glassformer.language import _, localized
 from glassformer.screen import FOLD, RIGHT, make_table, table_console
 
 
-def doctor(
-    run: Annotated[Path, typer.Argument(help="A run folder, or a folder with runs or exports in it.")],
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Remove what killed commands have left behind, and say what and how much.")
-    ] = False,
-    as_json: options.JsonObject = False,
-) -> None:
+@options.documented
+def doctor(run: Path, prune: bool = False, as_json: options.JsonObject = False) -> None:
     """Read every byte of a run and say what is there, damaged or left behind, and what --resume would do. Changes nothing.
 
     With --prune, what killed commands have left in it and beside it is cleared away.
@@ -45,8 +37,8 @@ def doctor(
             table.add_row(one.name, size, condition, Text(localized(one.about)))
         console = table_console()
         for gone in pruned:
-            facts = {"name": gone.name, "size": gone.size / 1000, "about": gone.about}
-            console.print(_("cleared away: {name}, {size:,.0f} kB ({about})", **facts), soft_wrap=True)
+            told = _("cleared away: {name}, {size:,.0f} kB ({about})", gone.name, gone.size / 1000, gone.about)
+            console.print(told, soft_wrap=True)
         if prune and not pruned:
             console.print(_("nothing to clear away"))
         console.print(table)

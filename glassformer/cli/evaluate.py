@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import options
 from glassformer.errors import UserError, writing
@@ -31,28 +29,21 @@ def new_file(path: Path) -> Callable[[str | bytes], None]:
     return write
 
 
+@options.documented
 def evaluate(
     run: options.Run,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KEY.SUB=VALUE]...", help="How to read and write, such as data.format=csv decode.beam=1."
-        ),
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="train, val or test; test if not said, or what there is.")] = None,
-    file: Annotated[Path | None, typer.Option(help="Score this file instead, in a format of training data.")] = None,
-    source: Annotated[Path | None, typer.Option(help="Score this file of sources (one a line) instead.")] = None,
-    target: Annotated[Path | None, typer.Option(help="The references of --source, line by line.")] = None,
-    perturb: Annotated[
-        str | None,
-        typer.Option(help="Change the pairs as people paste text: upper, title, typos, stops, emoji, lines."),
-    ] = None,
-    comet: Annotated[Path | None, typer.Option(help="Score by this COMET, too: a folder that import made.")] = None,
+    overrides: list[str] | None = None,
+    split: str | None = None,
+    file: Path | None = None,
+    source: Path | None = None,
+    target: Path | None = None,
+    perturb: str | None = None,
+    comet: Path | None = None,
     ensemble: options.Ensemble = None,
-    out: Annotated[Path | None, typer.Option(help="Write the model's answers there, a line each; a new file.")] = None,
-    limit: Annotated[int | None, typer.Option(help="At most so many examples.")] = None,
+    out: Path | None = None,
+    limit: int | None = None,
     as_json: options.JsonObject = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: str = "auto",
     engine: options.Engine = None,
 ) -> None:
     """Score a run on one of its splits, or on files of your own, whatever its task. Shares are percentages."""

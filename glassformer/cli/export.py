@@ -17,23 +17,17 @@ if TYPE_CHECKING:
     from glassformer.formats.parity import ParityReport
 
 
+@options.documented
 def export(
     run: options.Run,
     to: Annotated[
         str, typer.Option(help=f"{TARGETS_HELP}, or adapter (of a LoRA training: its corrections alone, a small file).")
     ],
-    out: Annotated[
-        Path | None, typer.Option(help="A new or empty folder; without it, beside the run: RUN-hf, RUN-ct2-int8, …")
-    ] = None,
-    quantize: Annotated[str | None, typer.Option(help="Weights of fewer bits: fp16 or int8. None: float32.")] = None,
-    sample: Annotated[
-        Path | None,
-        typer.Option(help="Compare on this file, in a format of training data; without it, on the run's test split."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The parity report as one JSON object on stdout.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier export in that folder, once the new one is proven.")
-    ] = False,
+    out: Path | None = None,
+    quantize: str | None = None,
+    sample: Path | None = None,
+    as_json: bool = False,
+    overwrite: bool = False,
     step: options.Step = None,
 ) -> None:
     """Export a run, load it in the program it is for, and compare the two.
@@ -62,7 +56,7 @@ def export(
     else:
         raise UserError("there is no file {path} to compare on", sample)
     try:
-        its = {"name": run.name, "run": run if step is None else None, "metrics": model.metrics}
+        its: dict[str, Any] = {"name": run.name, "run": run if step is None else None, "metrics": model.metrics}
         report = export_model(model, to, place, examples, quantize=quantize, on=on, overwrite=overwrite, **its)
     except ParityFailed as failed:
         show(failed.report, as_json)

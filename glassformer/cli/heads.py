@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import options
 from glassformer.errors import UserError, writing
@@ -14,14 +12,15 @@ from glassformer.language import _, localized
 from glassformer.screen import FIXED, RIGHT, Progress, make_table, table_console
 
 
+@options.documented
 def heads(
     run: options.Run,
-    examples: Annotated[int, typer.Option(help="Measure on so many examples (of a text: blocks).")] = 200,
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "val",
-    out: Annotated[Path | None, typer.Option(help="Where pictures and numbers go; by default RUN/heads.")] = None,
-    loss_only: Annotated[bool, typer.Option("--loss-only", help="Write no texts: much quicker, no BLEU.")] = False,
-    prune: Annotated[int | None, typer.Option(help="Write a run without the N least important heads.")] = None,
-    to: Annotated[Path | None, typer.Option(help="Where that run goes; by default RUN-without-N-heads.")] = None,
+    examples: int = 200,
+    split: str = "val",
+    out: Path | None = None,
+    loss_only: bool = False,
+    prune: int | None = None,
+    to: Path | None = None,
     as_json: options.JsonObject = False,
     device: options.Device = "auto",
 ) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from glassformer.cli import options
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.language import _, localized
@@ -15,13 +15,8 @@ from glassformer.screen import FOLD, make_table, table_console
 HEADS = (_("exercise"), _("case"), _("result"))
 
 
-def homework(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Exercises; without any, they are listed.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The file to write; NAME.py by default. A new file.")] = None,
-    check: Annotated[Path | None, typer.Option(metavar="FILE.py", help="Grade this file: it is run.")] = None,
-) -> None:
+@options.documented
+def homework(names: list[str] | None = None, out: Path | None = None, check: Path | None = None) -> None:
     """Ten exercises from softmax to a trained translator: parts of glassformer.classic with a hole and hints in two languages.
     With --check, what is in the file is held to the laws, and what is wrong is said in numbers; the exit code is then 1."""
     from glassformer.lab import homework as lab

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from glassformer.cli import options
 from glassformer.errors import ConfigError
@@ -18,35 +16,18 @@ if TYPE_CHECKING:
     from glassformer.runs.folder import RunFolder
 
 
+@options.documented
 def import_model(
-    source: Annotated[
-        str, typer.Argument(help="A Hugging Face folder, a model's name at its hub, a nanoGPT or COMET checkpoint.")
-    ],
+    source: str,
     out: options.RunOut = None,
-    file: Annotated[
-        Path | None, typer.Option(help="Examples of yours, as training data: for evaluate, heads, compare and export.")
-    ] = None,
-    head: Annotated[
-        str | None, typer.Option(help="Of a BERT with both: mlm (masked words) or next-sentence (a classifier).")
-    ] = None,
-    source_language: Annotated[
-        str | None,
-        typer.Option(help="Of a model of many languages: what is read, by its name there (__en__, eng_Latn)."),
-    ] = None,
-    target_language: Annotated[str | None, typer.Option(help="And what is written.")] = None,
-    pickle: Annotated[
-        bool, typer.Option("--pickle", help="Yes, open this nanoGPT or COMET checkpoint, though pickles can run code.")
-    ] = False,
-    tokenizer: Annotated[
-        Path | None, typer.Option(help="The folder of a nanoGPT checkpoint's tokenizer, or of a COMET's encoder.")
-    ] = None,
-    adapter: Annotated[
-        Path | None,
-        typer.Option(help="SOURCE is a run of yours: add the corrections of this adapter.safetensors to a copy of it."),
-    ] = None,
-    sample: Annotated[
-        Path | None, typer.Option(help="Compare run and source on this file, a text a line; else on some sentences.")
-    ] = None,
+    file: Path | None = None,
+    head: str | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    pickle: bool = False,
+    tokenizer: Path | None = None,
+    adapter: Path | None = None,
+    sample: Path | None = None,
 ) -> None:
     """Take in a model that was made elsewhere: [bold]glassformer import opus-mt-de-en[/].
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from glassformer.cli import options
 from glassformer.cli.backtranslate import pair_writer
@@ -14,17 +11,14 @@ from glassformer.language import _, localized
 from glassformer.screen import RIGHT, make_table, say, table_console
 
 
+@options.documented
 def improve(
-    pairs: Annotated[Path, typer.Argument(help="A file of pairs, such as a TSV: source, tab, target.")],
+    pairs: Path,
     overrides: options.Changes = None,
-    text: Annotated[
-        Path | None, typer.Option(help="Text of the target language, a sentence a line, to be translated back.")
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option(help="Pairs to score on in the end; held out of the others if not said.")
-    ] = None,
-    minutes: Annotated[float, typer.Option(min=0.1, help="About how long all trainings may take together.")] = 30,
-    out: Annotated[Path | None, typer.Option(help="Where everything goes; runs/NAME-improved by default.")] = None,
+    text: Path | None = None,
+    test: Path | None = None,
+    minutes: float = 30,
+    out: Path | None = None,
     as_json: options.JsonObject = False,
     device: options.Device = "auto",
 ) -> None:

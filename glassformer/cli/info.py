@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from glassformer.cli import options
 from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, read_recipe, recipe_names
 from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
@@ -162,24 +161,15 @@ def show_presets() -> None:
     console.print(_('\nIn a recipe: [model] preset = "NAME"; the table of one: glassformer info NAME'))
 
 
+@options.documented
 def info(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="A preset, a recipe, a .toml file or a run; with --settings a part, or part.name."),
-    ] = None,
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...")] = None,
-    context: Annotated[int | None, typer.Option(help="Length of a row; by default the model's block_size.")] = None,
-    settings: Annotated[
-        bool,
-        typer.Option("--settings", help="Every setting: its default and what it does ([model|data|train|decode])."),
-    ] = False,
-    presets: Annotated[bool, typer.Option("--presets", help="The named sizes of models.")] = False,
-    machine: Annotated[
-        bool, typer.Option("--machine", help="What this machine has, and which fast paths were chosen on it.")
-    ] = False,
-    taps: Annotated[
-        bool, typer.Option("--taps", help="Every activation of the model that can be seen or changed: name and shape.")
-    ] = False,
+    name: str | None = None,
+    overrides: list[str] | None = None,
+    context: int | None = None,
+    settings: bool = False,
+    presets: bool = False,
+    machine: bool = False,
+    taps: bool = False,
 ) -> None:
     """The model as a table: each part, its shape and its parameters; what a token costs to read and to learn from.
 

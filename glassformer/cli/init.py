@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import options
 from glassformer.config import Recipe
@@ -23,16 +21,8 @@ DEMO: dict[str, Any] = {
 """Without data of one's own: a built-in set, in whose place a file goes."""
 
 
-def init(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Data: train, val and test, a file each, or two aligned ones."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The recipe's file; NAME.toml by default, by the data's name.")
-    ] = None,
-    task: options.Task = None,
-) -> None:
+@options.documented
+def init(files: list[Path] | None = None, out: Path | None = None, task: options.Task = None) -> None:
     """Write a recipe for your data, as `train FILE` would choose it: a TOML file with every setting and what it does."""
     chosen, name = DEMO, "recipe"
     if files:

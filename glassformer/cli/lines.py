@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_input
 from glassformer.cli.job import BATCH, Output, TextJob, Unknown, as_line, escaped
@@ -210,7 +210,7 @@ def reply_into(
 
 
 def reply_by_reading(
-    verb: str,
+    verb: Literal["classify", "fill", "tag"],
     run: Path,
     given: Input,
     answers: Callable[[Any, Sequence[str]], Iterable[Read]],

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from glassformer.cli import options
 from glassformer.config import did_you_mean
@@ -18,14 +15,8 @@ from glassformer.screen import FOLD, make_table, table_console
 SHOWN = (0, 2, 3, 4, 5, 7, 8)  # columns of the page's table
 
 
-def museum(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME|KEY.SUB=VALUE]...", help="Mistakes, all by default; and changes of the recipe."),
-    ] = None,
-    show_list: Annotated[bool, typer.Option("--list", help="Only name the mistakes.")] = False,
-    out: Annotated[Path, typer.Option(help="Where runs, table and figure go.")] = Path("runs/museum"),
-) -> None:
+@options.documented
+def museum(words: list[str] | None = None, show_list: bool = False, out: Path = Path("runs/museum")) -> None:
     """Train a small model with each of the well-known mistakes beside the right one: curves, samples, what [bold]audit[/] finds
     in the model and [bold]diagnose[/] in the curve. About ten minutes on two cores; trials are kept, and a visit that was broken
     off goes on. One mistake in a run of your own: [bold]glassformer train dates --mistake softmax-twice[/].

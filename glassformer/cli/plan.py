@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from glassformer.cli import options
 from glassformer.cli.own_data import sorted_words, with_data
 from glassformer.config import Recipe
 from glassformer.errors import ConfigError
@@ -50,15 +49,14 @@ def show_scaling(recipe: Recipe, one: OneGpu, gpus: int, cluster: Cluster) -> No
         raise SystemExit(1)
 
 
+@options.documented
 def plan(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, a .toml file or a file of data.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...")] = None,
-    seconds: Annotated[float, typer.Option(help="How long to measure.")] = 5.0,
-    gpus: Annotated[int | None, typer.Option(help="What so many GPUs would need, computed from one.")] = None,
-    speed: Annotated[
-        float | None, typer.Option(help="With --gpus: target tokens a second of one, if it is not to be measured here.")
-    ] = None,
-    network: Annotated[float, typer.Option(help="With --gpus: GB/s between machines, for each GPU.")] = 50.0,
+    recipe: str,
+    overrides: list[str] | None = None,
+    seconds: float = 5.0,
+    gpus: int | None = None,
+    speed: float | None = None,
+    network: float = 50.0,
 ) -> None:
     """Parameters, memory, whether it fits here, tokens a second measured in a few seconds, and the time to finish."""
     values, name = with_data(*sorted_words(recipe, [], overrides or []))

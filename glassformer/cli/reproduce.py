@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from glassformer.cli import options
 from glassformer.errors import ConfigError
@@ -18,21 +16,18 @@ if TYPE_CHECKING:
     from glassformer.lab.reproduce.report import Outcome, ReproductionReport
 
 
+@options.documented
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="What to reproduce; without it, a list.")] = None,
+    name: str | None = None,
     overrides: options.Changes = None,
-    data: Annotated[Path | None, typer.Option(help="The folder with the data; else where `data get` puts it.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="So many runs, each with another seed.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where runs and results go; runs/reproduce/NAME by default.")] = None,
+    data: Path | None = None,
+    seeds: int | None = None,
+    out: Path | None = None,
     as_json: options.JsonObject = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away runs that are there.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="paper: a few steps of each piece, to see it run.")] = False,
-    only: Annotated[
-        list[str] | None, typer.Option(help="paper: this piece alone (table1 to table4, figures); several times.")
-    ] = None,
-    measure: Annotated[
-        bool, typer.Option("--plan/--no-plan", help="Say how long it will take, by the first steps.")
-    ] = True,
+    overwrite: bool = False,
+    quick: bool = False,
+    only: list[str] | None = None,
+    measure: bool = True,
 ) -> None:
     """Train a recipe, score it by the published metric, and say PASS or FAIL. `reproduce paper` makes Tables 1 to 4 and
     Figures 3 to 5 of Attention Is All You Need at a size that fits, each number beside theirs.

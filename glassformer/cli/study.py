@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from glassformer.cli import options
 from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized, padded
 from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, say, table_console, warn
@@ -19,19 +20,16 @@ if TYPE_CHECKING:
 OUT = Path("runs") / "studies"
 
 
+@options.documented
 def study(
-    names: Annotated[list[str] | None, typer.Argument(help="Which claims; without a name, a list of them.")] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="All of them, one after the other; about two and a half hours.")
-    ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A look in two minutes: fewer seeds, fewer steps.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="More seeds and sizes than by default.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Where trials, tables and pictures go; runs/studies by default.")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
-    device: Annotated[str, typer.Option(help="Where trials run: cpu, or cuda, several at once there too.")] = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line on stdout.")] = False,
+    names: list[str] | None = None,
+    everything: bool = False,
+    quick: bool = False,
+    full: bool = False,
+    out: Path | None = None,
+    jobs: int | None = None,
+    device: str = "cpu",
+    as_json: bool = False,
 ) -> None:
     """Put a claim of the literature to the test: [bold]glassformer study residuals[/].
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import lines, options
 from glassformer.errors import ConfigError, UserError
 
 
+@options.documented
 def tokenize(
-    tokenizer: Annotated[Path, typer.Argument(help="A run folder, or a tokenizer.json of one.")],
+    tokenizer: Path,
     texts: options.Texts = None,
     file: options.InputFile = None,
-    side: Annotated[str, typer.Option(help="Of a run with two vocabularies: source or target.")] = "source",
-    decode: Annotated[bool, typer.Option("--decode", help="Ids in (5 8 2), their text out.")] = False,
+    side: str = "source",
+    decode: bool = False,
     as_json: options.AsJson = False,
 ) -> None:
     """The pieces that a tokenizer cuts texts into, with | between them, then a tab and their ids; or, with --decode, the text

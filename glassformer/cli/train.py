@@ -8,9 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from glassformer.cli import options
 from glassformer.cli.nproc import launch
@@ -31,43 +29,19 @@ if TYPE_CHECKING:
 NEW_PAIRS = 10
 """How often a pair that a run is to learn counts, beside one that it has learned."""
 
-WhatToTrain = Annotated[
-    str | None, typer.Argument(help="A recipe's name, a .toml file, a file of data, or (with --resume) a run folder.")
-]
-DataFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--data", help="Train on this file; again for val and test. Without a recipe, one is chosen for it."),
-]
-FromRun = Annotated[
-    Path | None, typer.Option("--from", help="Fine-tune: begin with the weights and tokenizers of this run.")
-]
-Overwrite = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite", help="Replace the run that is there; it goes when the new one has its first checkpoint."
-    ),
-]
-PlantedMistake = Annotated[
-    str, typer.Option("--mistake", help="Plant a well-known mistake; glassformer museum --list names them.")
-]
-NumberOfProcesses = Annotated[
-    int, typer.Option("--nproc", min=1, max=1024, help="Train with so many processes, such as one for each GPU here.")
-]
 
-
+@options.documented
 def train(
-    recipe: WhatToTrain = None,
+    recipe: str | None = None,
     overrides: options.Changes = None,
-    data: DataFiles = None,
+    data: list[Path] | None = None,
     out: options.RunOut = None,
-    from_run: FromRun = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
-    accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="With --resume: yes, go on with other settings than before.")
-    ] = False,
-    overwrite: Overwrite = False,
-    mistake: PlantedMistake = "none",
-    nproc: NumberOfProcesses = 1,
+    from_run: Path | None = None,
+    resume: bool = False,
+    accept_changes: bool = False,
+    overwrite: bool = False,
+    mistake: str = "none",
+    nproc: int = 1,
 ) -> None:
     """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/]; or go on
     from one that is there, on other data: [bold]glassformer train mine.toml --from runs/dates[/].

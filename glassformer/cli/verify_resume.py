@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
 
-import typer
-
+from glassformer.cli import options
 from glassformer.config import read_recipe
 from glassformer.language import _
 from glassformer.screen import RIGHT, make_table, say, table_console
 
 
-def verify_resume(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name or a .toml file.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes, such as train.ema=0.99.")
-    ] = None,
-    steps: Annotated[int, typer.Option(help="n: trains 2n steps, and n, a kill, a resume and n.")] = 20,
-) -> None:
+@options.documented
+def verify_resume(recipe: str, overrides: list[str] | None = None, steps: int = 20) -> None:
     """Train 2n steps; train n, kill, resume, train n; show whether the two agree, bit by bit.
 
     Exit codes: 0 they agree; 1 they differ; 2 something to put right.

@@ -42,8 +42,8 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
     if total == 0:
         yield Finding("error", name, "nothing", _("{name} holds no example to learn from", name), 0)
     if facts.n_empty:
-        count = facts.n_empty, total + facts.n_empty
-        message = _("{n_empty} of {total} examples have an empty side and will be passed over", *count)
+        of = facts.n_empty, total + facts.n_empty
+        message = _("{n_empty} of {total} examples have an empty side and will be passed over", *of)
         yield Finding("warning", name, "empty", message, facts.n_empty, tuple(facts.empty))
     if total and facts.n_identical > IDENTICAL_NOTICE * total:
         message = _("{n_identical} of {total} pairs have two identical sides", facts.n_identical, total)

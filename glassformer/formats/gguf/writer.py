@@ -35,7 +35,7 @@ from glassformer.text.tokenizer import BOS, CONTROL, EOS, PAD, UNK, Tokenizer
 def write_sizes(writer: Any, config: ModelConfig) -> None:
     """What llama.cpp must know of the model besides its tensors."""
     c = config
-    sizes = {"context_length": c.block_size, "embedding_length": c.n_embd, "block_count": c.n_layer}
+    sizes: dict[str, Any] = {"context_length": c.block_size, "embedding_length": c.n_embd, "block_count": c.n_layer}
     sizes |= {"feed_forward_length": c.hidden, "head_count": c.n_head, "head_count_kv": c.kv_heads}
     sizes |= {"vocab_size": c.vocab_size, f"layer_norm{'_rms' * (c.norm == 'rms')}_eps": c.norm_eps}
     if c.norm == "rms":

@@ -122,7 +122,7 @@ def reach_lines(results: Results, **case: Any) -> dict[str, Any]:
 
 def rows(results: Results) -> list[tuple[str, ...]]:
     """Every arm at the rate that was best for it."""
-    found = []
+    found: list[tuple[str, ...]] = []
     for case in [one for task in ("copy", "dates") for one in results.cases(["length", "arm"], task=task)]:
         own = {**case, "task": "dates" if case["length"] == 0 else "copy"}
         own["rate"] = results.best("rate", **own)

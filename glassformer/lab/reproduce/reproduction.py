@@ -92,8 +92,13 @@ def train_and_score(
     found = score(run, metric)
     times = times_of(run, scoring=time.perf_counter() - ended)
     state = run.checkpoints.state(run.checkpoints.steps()[-1])
-    scored = {"score": found.value, "signature": found.signature, "others": found.others, "times": times}
-    learned = {"steps": run.finished() or 0, "tokens": int(state["tokens"])}
+    scored: dict[str, Any] = {
+        "score": found.value,
+        "signature": found.signature,
+        "others": found.others,
+        "times": times,
+    }
+    learned: dict[str, Any] = {"steps": run.finished() or 0, "tokens": int(state["tokens"])}
     of = costs(run.recipe.model).parameters
     return Outcome(recipe.name, recipe.train.seed, str(folder), **scored, **learned, parameters=of)
 

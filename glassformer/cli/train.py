@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.cli import options
 from glassformer.cli.nproc import launch
 from glassformer.cli.own_data import sorted_words, with_data
-from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
+from glassformer.config import Recipe, read_recipe
 from glassformer.config.fields import check_name
 from glassformer.config.fine_tune import fine_tuned
 from glassformer.config.recipe import apply_overrides
@@ -209,6 +209,3 @@ def print_next(recipe: Recipe, folder: Path) -> None:
     for command in (*asked, f"evaluate {path}{'' if has_test else ' --split val'}"):
         print(f"{first} glassformer {command}")
         first = " " * width(first)
-
-
-__all__ = ["RECIPE_FOLDER", "train"]

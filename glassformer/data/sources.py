@@ -307,17 +307,3 @@ def all_rows(config: DataConfig, split: Split, context: ReadContext) -> Iterator
             with context.opened(path) as file:
                 for number, (_line, piece) in enumerate(document_pieces(file, context), 1):
                     yield LocatedExample(piece, path, number)
-
-
-__all__ = [
-    "SPLITS",
-    "DataReader",
-    "Document",
-    "LocatedExample",
-    "Origin",
-    "Split",
-    "SplitExample",
-    "all_rows",
-    "open_split",
-    "why_empty",
-]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,14 @@ from glassformer.language import _
 class UserError(ValueError):
     """Something the person at the keyboard can put right; the message is one sentence that says what, where and how.
 
-    >>> str(UserError("there is no file {path}", path="a.tsv"))
+    >>> str(UserError("there is no file {path}", "a.tsv"))
     'there is no file a.tsv'
     """
 
     exit_code = 2
 
-    def __init__(self, sentence: str = "", /, **values: Any) -> None:
-        super().__init__(_(sentence, **values))
+    def __init__(self, sentence: str = "", /, *given: Any, **values: Any) -> None:
+        super().__init__(_(sentence, *given, **values))
 
 
 class ConfigError(UserError):
@@ -32,6 +34,15 @@ class UnknownName(UserError, KeyError):
     """A name that nothing has, looked up as in a dictionary."""
 
     __str__ = ValueError.__str__  # a KeyError shows its sentence in quotation marks
+
+
+@contextmanager
+def writing(path: Any) -> Iterator[None]:
+    """Inside, what the system refuses to write is one sentence about the path."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
 
 
 class Notice(UserWarning):

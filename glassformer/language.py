@@ -4,8 +4,8 @@
 
 What the package says to a person is marked by `_`, with names in braces for what is put in:
 
-    say(_("{count:,} lines are left", count=count))
-    raise UserError("there is no file {path}", path=path)            an error marks its own sentence
+    say(_("{count:,} lines are left", count))
+    raise UserError("there is no file {path}", path)            an error marks its own sentence
 
 This gives a `Message`: a str, the English sentence, which remembers what it was made of. Whoever shows it to a person says
 `localized(message)`, and only there is it translated (screen.py and the command line do so). Everywhere else (a run's
@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import gettext
 import os
+import string
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -57,14 +58,24 @@ class Message(str):
         return self  # so that str(error) is still a message
 
 
-def _(template: str, /, **values: Any) -> str:
-    """A sentence of ours, a `Message`, with values in the places of their names, as `str.format` puts them there.
+@functools.cache
+def names_in(template: str) -> tuple[str, ...]:
+    """The names of a template's values, in the order in which they first appear."""
+    fields = (name for _text, name, _form, _conversion in string.Formatter().parse(template) if name)
+    return tuple(dict.fromkeys(name.partition(".")[0] for name in fields))
 
-    >>> _("there is no file {path}", path="a.tsv")
-    'there is no file a.tsv'
+
+def _(template: str, /, *given: Any, **values: Any) -> str:
+    """A sentence of ours, a `Message`, with values in the places of their names, as `str.format` puts them there: in the order of
+    the names, or each by its name.
+
+    >>> _("there is no file {path}", "a.tsv"), _("there is no file {path}", path="a.tsv")
+    ('there is no file a.tsv', 'there is no file a.tsv')
     """
     if isinstance(template, Message):
         return template
+    if given:
+        values |= zip([name for name in names_in(template) if name not in values], given, strict=True)
     values = {name: str(value) if isinstance(value, Exception) else value for name, value in values.items()}
     message = Message(template.format(**values) if values else template)
     message.template, message.values = template, values
@@ -77,7 +88,7 @@ def joined_sentences(sentences: Sequence[str]) -> str:
     >>> joined_sentences(["a", "b", "c"])
     'a; b; c'
     """
-    return functools.reduce(lambda first, second: _("{first}; {second}", first=first, second=second), sentences)
+    return functools.reduce(lambda first, second: _("{first}; {second}", first, second), sentences)
 
 
 def in_language(text: str, which: str) -> str:

@@ -85,6 +85,27 @@ def spoken(thing: Any) -> Any:
     return thing
 
 
+RIGHT: dict[str, Any] = {"justify": "right"}
+FOLD: dict[str, Any] = {"overflow": "fold"}
+FIXED: dict[str, Any] = {"no_wrap": True}
+BARE: dict[str, Any] = {"box": None, "padding": (0, 2, 0, 0)}  # of a table: a list, without lines
+
+
+def make_table(
+    columns: Iterable[str | tuple[str, dict[str, Any]]], rows: Iterable[Iterable[Any]] = (), **how: Any
+) -> Any:
+    """A table of rich's. A column is its heading, or that and what rich is told of it, such as `RIGHT`."""
+    from rich.table import Table
+
+    table = Table(**{"title_justify": "left", **how})
+    for column in columns:
+        heading, options = (column, {}) if isinstance(column, str) else column
+        table.add_column(heading, **options)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def watcher_console() -> Any:
     """The same for stderr. A reader who leaves is no reason to end the program, as rich would."""
     from rich.console import Console
@@ -237,9 +258,8 @@ class Progress:
 
 def watched(items: Iterable[T], what: str, total: int, *, every: int = 1) -> Iterator[T]:
     """The items as they come, counted on the display; `every`: of many, only each so many is worth an update."""
-    display = Progress(
-        what, total
-    )  # here, and not in whatever thread takes the items: whether to be quiet is the caller's to say
+    # Here, and not in whatever thread takes the items: whether to be quiet is the caller's to say.
+    display = Progress(what, total)
 
     def counted() -> Iterator[T]:
         with display:

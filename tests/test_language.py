@@ -203,3 +203,14 @@ def test_a_warning_is_plain_text_to_whoever_collects_it(chinese: None) -> None:
     notice = Notice(language._("there is no file {path}", path="a.tsv"))
     assert type(str(notice)) is str and str(notice) == "there is no file a.tsv"
     assert language.localized(notice.args[0]) == "没有文件 a.tsv"
+
+
+def test_values_come_in_the_order_of_their_names_or_each_by_its_name() -> None:
+    """Caught: values put in by another order, one too few, and one too many."""
+    template = "{last} after {first:,}, {last} of {run.name}"
+    values = {"last": "b", "first": 1000, "run": Path("runs/mine")}
+    assert _(template, "b", 1000, Path("runs/mine")) == _(template, **values) == template.format(**values)
+    assert _(template, "b", Path("runs/mine"), first=1000) == _(template, **values)
+    for wrong in (("b",), ("b", 1, Path("."), 2)):
+        with pytest.raises(ValueError, match="zip"):
+            _(template, *wrong)

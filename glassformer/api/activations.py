@@ -59,9 +59,7 @@ def texts_with_cache(
         raise UserError("there is no text to run; give at least one")
     if targets is not None and len(targets) != len(texts):
         raise UserError(
-            "there are {n_texts} texts and {n_targets} targets; they go together one by one",
-            n_texts=len(texts),
-            n_targets=len(targets),
+            "there are {n_texts} texts and {n_targets} targets; they go together one by one", len(texts), len(targets)
         )
     read = [model_inputs(model, text, None if targets is None else targets[i]) for i, text in enumerate(texts)]
     ids, sources = [own for own, _ in read], [source for _, source in read]

@@ -58,8 +58,7 @@ def with_overrides(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     for override in overrides:
         if not override.startswith(("data.", "decode.")):
             raise ConfigError(
-                "{override!r}: a finished run takes settings of data and decode, such as data.format=csv",
-                override=override,
+                "{override!r}: a finished run takes settings of data and decode, such as data.format=csv", override
             )
         apply_override(values, override)
     return Recipe.from_dict(values)
@@ -81,18 +80,17 @@ def file_settings(data: DataConfig, files: Sequence[Path], overridden: bool) -> 
 def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]:
     """The split to score on: the one asked for, or test, or where there is none the one there is, which is said."""
     if split is not None and split not in SPLITS:
-        raise UserError("split is train, val or test, not {split!r}", split=split)
+        raise UserError("split is train, val or test, not {split!r}", split)
     kept = stored_splits(run.path / "data")
     if split is not None:
         return split, ()
-    if (
-        not kept and run.recipe.data.task == "text" and run.recipe.data.builtin is None
-    ):  # of a run that kept no examples
+    # Of a run that kept no examples.
+    if not kept and run.recipe.data.task == "text" and run.recipe.data.builtin is None:
         kept = ("train", "val", "test") if run.recipe.data.test is not None else ("train", "val")
     if kept and "test" not in kept:
         instead = "val" if "val" in kept else kept[0]
         return instead, (
-            _("this run has no test split; these are the scores on {split}, which chose its weights", split=instead),
+            _("this run has no test split; these are the scores on {split}, which chose its weights", instead),
         )
     return "test", ()
 
@@ -135,9 +133,7 @@ def evaluate_run(
     if perturb is not None:
         if data.task != "pairs" or perturb not in PERTURBATIONS:
             known = ", ".join(PERTURBATIONS)
-            raise UserError(
-                "perturb changes pairs, and is one of {known}, not {perturb!r}", known=known, perturb=perturb
-            )
+            raise UserError("perturb changes pairs, and is one of {known}, not {perturb!r}", known, perturb)
         examples, on, folder = perturbed(examples, perturb), f"{on}, {perturb}", None
     model = load(path, device=device) if model is None else model
     scores, count, more = score_examples(model, recipe, data, split, examples, limit, folder)
@@ -191,9 +187,9 @@ def score_examples(
             notes = (
                 _(
                     "{dropped:,} of {n_first:,} examples have more than {block} tokens and no loss",
-                    dropped=batches.dropped,
-                    n_first=len(first),
-                    block=block,
+                    batches.dropped,
+                    len(first),
+                    block,
                 ),
             )
     if is_text:

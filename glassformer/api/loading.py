@@ -29,17 +29,16 @@ def pick_device(device: str | torch.device) -> torch.device:
     try:
         known = torch.device(device)
     except RuntimeError:
-        raise UserError("there is no device {device!r}; use auto, cpu or cuda", device=device) from None
+        raise UserError("there is no device {device!r}; use auto, cpu or cuda", device) from None
     if known.type == "cuda" and not torch.cuda.is_available():
-        raise UserError("device {device} was asked for, and torch sees no CUDA device here; use cpu", device=device)
+        raise UserError("device {device} was asked for, and torch sees no CUDA device here; use cpu", device)
     try:
-        if (
-            torch.ones(1, device=known).sum().item() == 1
-        ):  # torch knows the names of devices that this build or machine lacks
+        # Torch knows the names of devices that this build or machine lacks.
+        if torch.ones(1, device=known).sum().item() == 1:
             return known
     except (RuntimeError, AssertionError, NotImplementedError, ImportError):
         pass
-    raise UserError("device {device} cannot be used here; use auto, cpu or cuda", device=device)
+    raise UserError("device {device} cannot be used here; use auto, cpu or cuda", device)
 
 
 def metrics_at(folder: RunFolder, step: int | None) -> dict[str, float]:
@@ -87,13 +86,13 @@ def load_ensemble(
     first = models[0]
     for run, model in zip(runs, models, strict=True):
         if model.kind != "transformer":
-            raise UserError("an ensemble is of encoder-decoders, and {run} is another model", run=run)
+            raise UserError("an ensemble is of encoder-decoders, and {run} is another model", run)
         if not tokenizers_agree(first, model):
             raise UserError(
                 "{run} cuts its text into other tokens than {first}; train the runs of an ensemble with one tokenizer "
                 "(data.tokenizer_file)",
-                run=run,
-                first=runs[0],
+                run,
+                runs[0],
             )
     if len(models) == 1:
         return first  # type: ignore[return-value]
@@ -133,12 +132,7 @@ def load(
     run: Runs, *, task: None = ..., device: Device = ..., step: int | None = ..., adapter: Adapter = ...
 ) -> AnyModel: ...
 def load(
-    run: Runs,
-    *,
-    task: Verb | None = None,
-    device: Device = "auto",
-    step: int | None = None,
-    adapter: Adapter = None,
+    run: Runs, *, task: Verb | None = None, device: Device = "auto", step: int | None = None, adapter: Adapter = None
 ) -> AnyModel:
     """The model of a run: its final weights, or those that it has kept of `step`. `adapter`: with the corrections of a LoRA
     training that began with this run added in, from its `final/adapter.safetensors`.
@@ -158,9 +152,9 @@ def load(
     if task is not None and task not in MODELS:
         raise UserError(
             "task is one of {models}, not {task!r}{suggestion}",
-            models=", ".join(MODELS),
-            task=task,
-            suggestion=did_you_mean(str(task), list(MODELS)),
+            ", ".join(MODELS),
+            task,
+            did_you_mean(str(task), list(MODELS)),
         )
     known = pick_device(device)
     folder = RunFolder.open(run)

@@ -53,7 +53,7 @@ class RunOrigin:
 def one_or_many(texts: Any, answer: Callable[[list[Any]], list[T]]) -> T | list[T]:
     """A text is answered with one answer, a list with a list. One that is too long is refused before anything is done."""
     if not isinstance(texts, Iterable) or isinstance(texts, bytes):
-        raise UserError("a text or a list of texts is needed, not {kind}", kind=type(texts).__name__)
+        raise UserError("a text or a list of texts is needed, not {kind}", type(texts).__name__)
     given = [texts] if isinstance(texts, str) else list(texts)
     tasks.check_lengths(given)
     with full_collections_wait():
@@ -160,7 +160,7 @@ class LoadedModel(TextModel):
         if sample is not None:
             on, examples = "the sample", iter(sample)
         elif run is None:
-            raise UserError("a model without a run {no_split}", no_split=NO_SPLIT)
+            raise UserError("a model without a run {no_split}", NO_SPLIT)
         else:
             on, examples = own_sample(self.recipe.data, run)
         facts: dict[str, Any] = {"run": run, "metrics": self.metrics, "name": None if run is None else run.name}
@@ -172,7 +172,7 @@ class LoadedModel(TextModel):
         try:
             known = torch.device(device)
         except RuntimeError:
-            raise UserError("there is no device {device!r}; use cpu or cuda", device=device) from None
+            raise UserError("there is no device {device!r}; use cpu or cuda", device) from None
         self._model.to(known)
         return self
 

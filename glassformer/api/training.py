@@ -48,13 +48,10 @@ def place_of(name: str) -> tuple[str, str]:
         return found[0], name
     if found:
         raise ConfigError(
-            "{name} is a setting of {found}; say which, as {part}={{{name!r}: …}}",
-            name=name,
-            found=" and ".join(found),
-            part=found[0],
+            "{name} is a setting of {found}; say which, as {part}={{{name!r}: …}}", name, " and ".join(found), found[0]
         )
     known = [f.name for kind in PARTS.values() for f in dataclasses.fields(kind)]
-    raise ConfigError("there is no setting {name!r}{suggestion}", name=name, suggestion=did_you_mean(name, known))
+    raise ConfigError("there is no setting {name!r}{suggestion}", name, did_you_mean(name, known))
 
 
 def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +85,7 @@ def check_recipe(recipe: Any) -> None:
         raise UserError(
             "train takes a recipe first (a name, a .toml file or a dictionary of its tables), not {kind}; "
             'data in memory comes second: train({{"model": {{"preset": "transformer-tiny"}}}}, data)',
-            kind=type(recipe).__name__,
+            type(recipe).__name__,
         )
 
 
@@ -148,8 +145,8 @@ def train(
         if not resume:
             raise UserError(
                 "{recipe} is a run, not a recipe; go on with it by train({quoted_recipe!r}, resume=True)",
-                recipe=recipe,
-                quoted_recipe=str(recipe),
+                recipe,
+                str(recipe),
             )
         folder = Path(recipe)
         changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None
@@ -165,7 +162,7 @@ def train(
         raise UserError(
             "{folder} holds a run already; go on with it by resume=True, or choose another folder by out=…, or replace it by "
             "overwrite=True",
-            folder=folder,
+            folder,
         )
     with quietly(quiet):
         if resume and RunFolder.is_run(folder):

@@ -5,42 +5,31 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from glassformer.cli import options
-from glassformer.errors import UserError
+from glassformer.errors import writing
 from glassformer.language import _, localized
-from glassformer.screen import table_console, warn
+from glassformer.screen import BARE, FIXED, RIGHT, make_table, table_console, warn
 
 if TYPE_CHECKING:
     from glassformer.lab.ablate.report import AblationReport
 
-SHOWN = (0, 3, 4, 5, 6, 7)  # of the columns: all of them are wider than a terminal
+SHOWN = {0: {}, 3: FIXED | RIGHT, 4: FIXED | RIGHT, 5: RIGHT, 6: FIXED | RIGHT, 7: FIXED}
+"""Of the columns: all of them are wider than a terminal."""
 
 
+@options.documented
 def ablate(
-    recipe: Annotated[
-        str | None, typer.Argument(help="A recipe's name or a .toml file, or a ready ablation; without it, a list.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes for every trial.")
-    ] = None,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--vary", metavar="KEY=A,B,C", help="Vary this; settings that move together in one: 'K=1,2 L=8,4'."
-        ),
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Trainings of each variant, with seeds one after the other; 3.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where everything goes; runs/ablate/NAME by default.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Trials at a time; on a CPU one a core, on CUDA one.")] = None,
-    cross: Annotated[bool, typer.Option("--cross", help="Every combination, not one thing at a time.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A few steps of one seed: does it run?")] = False,
-    only_plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and no more.")] = False,
+    recipe: str | None = None,
+    overrides: list[str] | None = None,
+    vary: list[str] | None = None,
+    seeds: int | None = None,
+    out: Path | None = None,
+    jobs: int | None = None,
+    cross: bool = False,
+    quick: bool = False,
+    only_plan: bool = False,
     as_json: options.JsonObject = False,
 ) -> None:
     """Change one thing at a time and see what it is worth: [bold]glassformer ablate dates --vary model.n_head=1,2,8[/].
@@ -59,15 +48,12 @@ def ablate(
     folder = out or Path("runs") / "ablate" / (Path(recipe).stem + ("-quick" if quick else ""))
     command = as_typed(recipe, overrides or [], vary or [], seeds, cross=cross, quick=quick)
     try:
-        found = study.ablate(asked, folder, command=command, jobs=jobs, only_plan=only_plan)
+        with writing(folder):
+            found = study.ablate(asked, folder, command=command, jobs=jobs, only_plan=only_plan)
     except runs.Stopped:
         more = f" --out {shlex.quote(str(out))}" if out is not None else ""
-        warn(_("stopped; go on with: {command}{more}", command=command, more=more))
+        warn(_("stopped; go on with: {command}{more}", command, more))
         raise SystemExit(runs.STOPPED) from None
-    except OSError as error:
-        raise UserError(
-            "{filename} cannot be written: {reason}", filename=error.filename or folder, reason=error.strerror
-        ) from None
     if isinstance(found, study.Cost):
         print(json.dumps(vars(found)) if as_json else found.sentence())
         return
@@ -89,38 +75,25 @@ def as_typed(recipe: str, overrides: list[str], vary: list[str], seeds: int | No
 
 def show_list(as_json: bool) -> None:
     """The ablations that are ready, as a table or as JSON."""
-    from rich.table import Table
-
     from glassformer.lab.ablate.ready import ready_sets
 
+    ready = ready_sets()
     if as_json:
-        print(
-            json.dumps([{"name": one.name, "about": one.about, "variants": len(one.variants)} for one in ready_sets()])
-        )
+        print(json.dumps([{"name": one.name, "about": one.about, "variants": len(one.variants)} for one in ready]))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in (_("name"), _("variants"), _("seeds"), _("what")):
-        table.add_column(
-            column, no_wrap=column != "what", justify="right" if column in ("variants", "seeds") else "left"
-        )
-    for one in ready_sets():
-        table.add_row(one.name, str(len(one.variants)), str(one.seeds), localized(one.about))
+    columns = (_("name"), FIXED), (_("variants"), FIXED | RIGHT), (_("seeds"), FIXED | RIGHT), _("what")
+    rows = [(one.name, str(len(one.variants)), str(one.seeds), localized(one.about)) for one in ready]
     console = table_console()
-    console.print(table)
-    console.print()
+    console.print(make_table(columns, rows, **BARE), "")
     console.print(_("Or vary what you like: glassformer ablate RECIPE --vary key.sub=a,b,c"))
 
 
 def show(report: AblationReport, folder: Path) -> None:
     """The table, what did not end, and where everything is."""
-    from rich.table import Table
-
     from glassformer.lab.ablate.report import cells, columns
 
     heads = columns(report.metric)
-    table = Table(title=report.about, title_justify="left")
-    for number in SHOWN:
-        table.add_column(heads[number], justify="left" if number in (0, 7) else "right", no_wrap=number not in (0, 5))
+    table = make_table([(heads[number], options) for number, options in SHOWN.items()], title=report.about)
     before = report.rows[0].variant.group
     for row in report.rows:
         if row.variant.group != before:
@@ -133,5 +106,5 @@ def show(report: AblationReport, folder: Path) -> None:
     console.print(report.facts["budget"])
     for name, failed in report.failed.items():
         for seed, why in failed.items():
-            warn(_("{name}, seed {seed}, did not get to its end: {why}", name=name, seed=seed, why=why))
-    console.print(_("table, pictures and trials: {folder}", folder=folder), soft_wrap=True)
+            warn(_("{name}, seed {seed}, did not get to its end: {why}", name, seed, why))
+    console.print(_("table, pictures and trials: {folder}", folder), soft_wrap=True)

@@ -76,7 +76,7 @@ def difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | Non
     old = with_own_names(old, "decode") if isinstance(old, dict) else old  # of an earlier version, perhaps
     changed = sorted(k for k in {*old, *new} if old.get(k) != new.get(k)) if isinstance(old, dict) else ["options"]
     if changed:
-        return _("with another setting of {changed}", changed=", ".join(changed))
+        return _("with another setting of {changed}", ", ".join(changed))
     return None
 
 
@@ -89,7 +89,7 @@ def lock(file: BinaryIO, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise UserError("another process is writing {path}; let it end, or choose another --out", path=path) from None
+        raise UserError("another process is writing {path}; let it end, or choose another --out", path) from None
     except OSError:
         pass  # a file system without locks
 
@@ -106,7 +106,7 @@ class AnswerFile:
         try:
             self.file = self.go_on() if resume and os.path.lexists(path) else self.begin()
         except OSError as error:
-            raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
+            raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
 
     def begin(self) -> BinaryIO:
         """A new file, once the record says whose it will be; one that is there is never touched, unless it is empty and the
@@ -117,14 +117,14 @@ class AnswerFile:
             if not empty or record is None or record.bytes or record.done:
                 raise UserError(
                     "{path} is there already; go on with it by --resume, or delete it, or choose another --out",
-                    path=self.path,
+                    self.path,
                 )
             file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_APPEND), "wb", buffering=0)
             lock(file, self.path)  # type: ignore[arg-type]
             return file  # type: ignore[return-value]
         if os.path.lexists(record_of(self.path)) and record is None:
             raise UserError(
-                "{record} is in the way and is not glassformer's; choose another --out", record=record_of(self.path)
+                "{record} is in the way and is not glassformer's; choose another --out", record_of(self.path)
             )
         self.write_record()
         file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb", buffering=0)
@@ -142,14 +142,14 @@ class AnswerFile:
                 raise UserError(
                     "{path} was not begun by this command (there is no {name} beside it), so it "
                     "is left as it is; choose another --out, or delete it",
-                    path=self.path,
-                    name=record_of(self.path).name,
+                    self.path,
+                    record_of(self.path).name,
                 )
             if (why := difference(record.job, self.job)) is not None:
                 raise UserError(
                     "{path} has the answers {why}, so it is left as it is; choose another --out, or delete it",
-                    path=self.path,
-                    why=why,
+                    self.path,
+                    why,
                 )
             self.check_answers(file, record)  # type: ignore[arg-type]
             self.lines, self.bytes, self.done = record.lines, record.bytes, record.done
@@ -171,7 +171,7 @@ class AnswerFile:
             raise UserError(
                 "{path} has been changed since its answers were written, so it is left as it is; choose another "
                 "--out, or delete it",
-                path=self.path,
+                self.path,
             )
 
     def write(self, text: str, lines: int) -> None:
@@ -201,9 +201,7 @@ class AnswerFile:
             self.record()
         except OSError as error:
             self.__exit__(OSError, error, None)
-            raise UserError(
-                "{filename} cannot be written: {reason}", filename=record_of(self.path), reason=error.strerror
-            ) from None
+            raise UserError("{filename} cannot be written: {reason}", record_of(self.path), error.strerror) from None
         return self
 
     def __exit__(
@@ -225,4 +223,4 @@ def refuse_same_file(source: Path, out: Path) -> None:
     """Answers are not written over the questions."""
     with contextlib.suppress(OSError):
         if out.samefile(source):
-            raise ConfigError("--file and --out are both {source}; the answers need a file of their own", source=source)
+            raise ConfigError("--file and --out are both {source}; the answers need a file of their own", source)

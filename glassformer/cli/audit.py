@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 
 from glassformer.cli import options
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import FOLD, make_table, table_console
 
 HEADS = (_("law"), _("verdict"), _("measured"))
 VERDICTS = {"holds": _("holds"), "broken": _("broken"), "look": _("look"), "not asked": _("not asked")}
@@ -18,25 +17,20 @@ CURE = _("cure:")
 KINDS = ("auto", "decoder", "encoder", "encoder-decoder")
 
 
+@options.documented
 def audit(
-    model: Annotated[
-        str, typer.Argument(metavar="FILE.py:NAME", help="A file, or module, and a class, function or model in it.")
-    ],
-    arg: Annotated[
-        list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="For its constructor. Repeatable.")
-    ] = None,
-    vocab: Annotated[int, typer.Option(min=0, max=10**6, help="How many ids it knows; found out if not said.")] = 0,
-    kind: Annotated[str, typer.Option(help="decoder, encoder or encoder-decoder; guessed if not said.")] = "auto",
-    time_first: Annotated[bool, typer.Option("--time-first", help="Its forward takes (T, B) and not (B, T).")] = False,
+    model: str,
+    arg: list[str] | None = None,
+    vocab: int = 0,
+    kind: str = "auto",
+    time_first: bool = False,
     as_json: options.JsonObject = False,
 ) -> None:
     """Look for the known mistakes in anyone's Transformer in torch: its file is run, small random texts go in, and what must not
     change its logits (later tokens, padding, neighbours) is changed. Exit code 1 where a law is broken.
     """
     if kind not in KINDS:
-        raise ConfigError("--kind is one of {choices}, not {kind!r}", choices=", ".join(KINDS), kind=kind)
-    from rich.table import Table
-
+        raise ConfigError("--kind is one of {choices}, not {kind!r}", ", ".join(KINDS), kind)
     from glassformer.lab import audit as laws
 
     subject = laws.find_subject(
@@ -48,13 +42,11 @@ def audit(
         print(json.dumps(facts | {"laws": found}, ensure_ascii=False))
     else:
         console = table_console()
-        table = Table(title=f"{model}: {subject.called}, {subject.kind}", title_justify="left")
-        for head in HEADS:
-            table.add_column(localized(head), overflow="fold")
-        for one in found:
-            verdict = localized(VERDICTS[one["verdict"]])
-            table.add_row(localized(one["about"] or one["law"]), verdict, one["measured"])
-        console.print(table)
+        rows = [
+            (*map(localized, (one["about"] or one["law"], VERDICTS[one["verdict"]])), one["measured"]) for one in found
+        ]
+        heads = [(head, FOLD) for head in HEADS]
+        console.print(make_table(heads, rows, title=f"{model}: {subject.called}, {subject.kind}"))
         for one in (one for one in found if one["says"]):
             console.print(f"\n{localized(one['says'])}", markup=False, soft_wrap=True)
             places = [one["where"], one["erratum"]]

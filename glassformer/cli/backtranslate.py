@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import lines, options, writing
 from glassformer.cli.bulk import LocalWorkers, reply_in_bulk
@@ -63,7 +61,7 @@ def pair_writer(
     goes on. A text that has no answer costs a sentence, and the study goes on without it."""
 
     def write(run: Path, texts: Path, pairs: Path) -> None:
-        say(_("{run} translates {texts}", run=run, texts=texts))
+        say(_("{run} translates {texts}", run, texts))
         job = partial(make_pair_job, run.absolute(), device, None, {}, verb=verb, answer_first=answer_first)
         try:
             write_pairs(lines.Input(None, texts, pairs, resume=True), job, jobs, device)
@@ -74,20 +72,16 @@ def pair_writer(
     return write
 
 
+@options.documented
 @options.takes_decoding
 def backtranslate(
-    run: Annotated[Path, typer.Argument(help="A run that translates the target language into the source language.")],
-    file: Annotated[Path, typer.Option(help="Text of the target language, a sentence a line.")],
-    out: Annotated[Path, typer.Option(help="The pairs, a TSV: synthetic source, tab, the text. A new file.")],
-    sample: Annotated[
-        bool,
-        typer.Option("--sample", help="Draw sources at temperature 1 (or --temperature) instead of the best ones."),
-    ] = False,
-    tag: Annotated[str, typer.Option(help="Put before each source, so that it is known as synthetic; '': nothing.")] = (
-        "<bt>"
-    ),
+    run: Path,
+    file: Path,
+    out: Path,
+    sample: bool = False,
+    tag: str = ("<bt>"),
     resume: options.Resume = False,
-    jobs: Annotated[int | None, typer.Option(help="So many processes; the same command goes on after a kill.")] = None,
+    jobs: int | None = None,
     settings: options.Settings = None,
     device: options.Device = "auto",
     step: options.Step = None,
@@ -102,7 +96,7 @@ def backtranslate(
     if sample:
         chosen = {"temperature": 1.0} | chosen
     if tag != " ".join(tag.split()):
-        raise ConfigError("--tag must not begin, end or double its blanks: {tag!r}", tag=tag)
+        raise ConfigError("--tag must not begin, end or double its blanks: {tag!r}", tag)
     lines.check_counts(jobs=jobs)
     given = lines.Input(None, file, out, resume)
     given.check()

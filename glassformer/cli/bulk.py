@@ -110,7 +110,7 @@ class Answerer:
         except UserError as error:
             return ChunkAnswer(refusal=localized(str(error)))
         except OSError as error:
-            told = _("{file} cannot be read by a worker: {reason}", file=self.request.file, reason=error.strerror)
+            told = _("{file} cannot be read by a worker: {reason}", self.request.file, error.strerror)
             return ChunkAnswer(refusal=localized(told))
 
     def answer(self, chunk: Chunk, job: TextJob) -> ChunkAnswer:
@@ -163,7 +163,7 @@ class LocalWorkers:
 
     def __init__(self, jobs: int, device: str) -> None:
         if jobs > MOST:
-            raise ConfigError("--jobs must be at most {most:,}, not {jobs:,}", most=MOST, jobs=jobs)
+            raise ConfigError("--jobs must be at most {most:,}, not {jobs:,}", MOST, jobs)
         self.jobs, self.device = jobs, device
 
     def begin(self, request: BulkRequest, number: int) -> ProcessPoolExecutor:
@@ -208,10 +208,10 @@ class LocalWorkers:
                                 "lines {first:,} to {last:,} of {file}: {tries} worker processes died of them (a kill, "
                                 "or too little memory: try fewer --jobs); the answers before them are kept, and the same "
                                 "command goes on",
-                                first=chunk.before + 1,
-                                last=chunk.before + chunk.lines,
-                                file=request.file,
-                                tries=TRIES,
+                                chunk.before + 1,
+                                chunk.before + chunk.lines,
+                                request.file,
+                                TRIES,
                             ) from None
                         pools[number] = self.begin(request, number)
                         left.appendleft(chunk)
@@ -252,9 +252,7 @@ def reply_in_bulk(given: Input, make_job: Callable[[], TextJob], compute: Comput
     job = replace(make_job(), answer=lambda texts: (), unknown=Unknown(lambda text: []))
     with open_lines(given.file) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ConfigError(
-                "--jobs and --ray read a file in parts, and {file} is a pipe; use a file", file=given.file
-            )
+            raise ConfigError("--jobs and --ray read a file in parts, and {file} is a pipe; use a file", given.file)
         facts = job_facts(job, file)
         chunks = cut(file, max(1, job.batch, job.group))
         speed, place = Speed(job.verb, os.fstat(file.fileno()).st_size), 0

@@ -2,63 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Annotated
-
-import typer
+from typing import Any
 
 from glassformer.cli import lines, options
 
 
+@options.documented
 def classify(
     run: options.Run,
     texts: options.Texts = None,
     file: options.InputFile = None,
     out: options.OutputFile = None,
     resume: options.Resume = False,
-    top: Annotated[int, typer.Option(help="So many labels, the likeliest first.")] = 1,
+    top: int = 1,
     as_json: options.AsJson = False,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
     step: options.Step = None,
 ) -> None:
     """Classify texts, or each line of stdin or of a file: a label, a tab and its probability for each."""
-    given = lines.Input(texts, file, out, resume)
-    given.check()
-    lines.check_counts(top=top, batch_size=batch_size)
 
-    from glassformer import tasks
-    from glassformer.api import load
+    def answers(model: Any, texts: Sequence[str]) -> Iterator[lines.Read]:
+        from glassformer import tasks
 
-    model = load(run, device=device, step=step)
-    model.require("classify")
-    unknown = lines.Unknown(lambda text: tasks.unknown(model, text))
-
-    def answer(texts: Sequence[str]) -> list[lines.Output]:
-        found = []
-        for text, labels in zip(texts, tasks.classify(model, texts), strict=True):
+        for labels in tasks.classify(model, texts):
             best = labels[:top]
-            if as_json:
-                found.append(
-                    lines.Output(
-                        [lines.as_line({"source": text, "labels": [asdict(b) for b in best], **unknown.fact(text)})]
-                    )
-                )
-            else:
-                found.append(lines.Output(["\t".join(f"{b.label}\t{b.probability:.4f}" for b in best)]))
-        return found
+            line = "\t".join(f"{one.label}\t{one.probability:.4f}" for one in best)
+            yield {"labels": [asdict(one) for one in best]}, line
 
-    job = lines.TextJob(
-        "classify",
-        lines.run_fingerprint(run, step) if out is not None else "",
-        {"top": top, "json": as_json},
-        answer,
-        as_json,
-        {"labels": []},
-        batch=batch_size or lines.BATCH,
-        group=8 * (batch_size or lines.BATCH),
-        escape=lines.escaped,
-        unknown=unknown,
-    )
-    lines.reply(given, job)
+    given, how = lines.Input(texts, file, out, resume), {"top": top, "json": as_json}
+    lines.reply_by_reading("classify", run, given, answers, how, {"labels": []}, batch_size, device, step)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import RIGHT, make_table, table_console
 
 
 def losses_of(run: str) -> Any:
@@ -33,24 +32,18 @@ def as_tsv(rows: Iterable[Iterable[object]]) -> str:
     return "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows)
 
 
+@options.documented
 def clean(
-    files: Annotated[list[Path], typer.Argument(help="A file of pairs, or two aligned ones.")],
-    out: Annotated[Path, typer.Option(help="The clean pairs, a TSV; its other files are named after it. New files.")],
-    languages: Annotated[
-        str | None, typer.Option(help="Of source and target, such as en,de; found out if not said.")
-    ] = None,
-    without: Annotated[list[str] | None, typer.Option(help="Leave out this rule; may be given again.")] = None,
-    score: Annotated[
-        tuple[str, str] | None,
-        typer.Option(metavar="FORWARD BACKWARD", help="Two runs, one each way: dual conditional cross-entropy."),
-    ] = None,
-    score_column: Annotated[
-        str | None, typer.Option(help="Another program's scores: the number of the column, or the field.")
-    ] = None,
-    least: Annotated[float, typer.Option(help="The lowest score of --score-column that is good.")] = 0.5,
-    source_field: Annotated[str, typer.Option(help="CSV, JSON, Parquet: the field of the source.")] = "source",
-    target_field: Annotated[str, typer.Option(help="The field of the target.")] = "target",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")] = False,
+    files: list[Path],
+    out: Path,
+    languages: str | None = None,
+    without: list[str] | None = None,
+    score: tuple[str, str] | None = None,
+    score_column: str | None = None,
+    least: float = 0.5,
+    source_field: str = "source",
+    target_field: str = "target",
+    as_json: bool = False,
 ) -> None:
     """Repair pairs and take out those that teach wrong things. What is taken is kept in OUT.removed.tsv with the rule that took
     it, and OUT.report.md and .json show examples of every rule."""
@@ -65,9 +58,7 @@ def clean(
     write_pairs = new_file(out)
     sides = [] if languages is None else languages.split(",")
     if len(sides) not in (0, 2):
-        raise UserError(
-            "--languages are two codes with a comma between, such as en,de; not {languages}", languages=languages
-        )
+        raise UserError("--languages are two codes with a comma between, such as en,de; not {languages}", languages)
     cleaning.need_extra()
     cleaned = cleaning.clean(
         arrange(files, "pairs", {"source_field": source_field, "target_field": target_field}),
@@ -90,24 +81,18 @@ def clean(
 
 def show(cleaned: Any, out: Path) -> None:
     """What every rule did, and where it can be read."""
-    from rich.table import Table
-
-    table = Table()
-    table.add_column(_("rule"))
-    table.add_column(_("pairs"), justify="right")
-    table.add_column(_("why"))
-    for name, tally in (*cleaned.repairs.items(), *cleaned.rules.items()):
-        if tally.count or tally.note:
-            table.add_row(
-                name, f"{tally.count:,}", "; ".join(localized(part) for part in (tally.why, tally.note) if part)
-            )
+    rows = [
+        (name, f"{tally.count:,}", "; ".join(localized(part) for part in (tally.why, tally.note) if part))
+        for name, tally in (*cleaned.repairs.items(), *cleaned.rules.items())
+        if tally.count or tally.note
+    ]
     console = table_console()
-    console.print(table)
+    console.print(make_table((_("rule"), (_("pairs"), RIGHT), _("why")), rows))
     told = _(
         "{kept:,} of {read:,} pairs are in {out}; what was taken is in {removed}",
-        kept=len(cleaned.kept),
-        read=cleaned.read,
-        out=out,
-        removed=f"{out.with_suffix('')}.removed.tsv",
+        len(cleaned.kept),
+        cleaned.read,
+        out,
+        f"{out.with_suffix('')}.removed.tsv",
     )
     console.print(told, soft_wrap=True)

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import options
-from glassformer.errors import UserError
+from glassformer.errors import writing
 from glassformer.language import _, localized
-from glassformer.screen import Progress, table_console
+from glassformer.screen import FIXED, RIGHT, Progress, make_table, table_console
 
 STAGES = 5  # that the study tells of, and its end
 
 
+@options.documented
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="RUN_A", help="A run folder.")],
-    second: Annotated[Path, typer.Argument(metavar="RUN_B", help="Another.")],
-    split: Annotated[str, typer.Option(help="train, val or test, of RUN_A.")] = "test",
-    examples: Annotated[int, typer.Option(help="Compare on so many examples (of a text: blocks).")] = 500,
-    show: Annotated[int, typer.Option(help="Show so many of the most changed examples.")] = 8,
-    comet: Annotated[Path | None, typer.Option(help="Score by this COMET, too: a folder that import made.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write pictures and compare.json into this folder.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, every sentence in it.")] = False,
+    first: Path,
+    second: Path,
+    split: str = "test",
+    examples: int = 500,
+    show: int = 8,
+    comet: Path | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
     device: options.Device = "auto",
 ) -> None:
     """Two runs on the same examples: scores with intervals, what they say differently, where they look differently."""
@@ -44,13 +43,11 @@ def compare(
         scorer = None if comet is None else str(comet)
         found = study.compare(models, names, split, examples, (first / "data", second / "data"), tell, scorer)
     if out is not None:
-        try:
+        with writing(out):
             out.mkdir(parents=True, exist_ok=True)
             write_atomically(OwnedFiles(out).claim("compare.json")[0], to_json(found.to_dict()))
             config = models[0].model.config
             study.draw(found, config.attentions, max(map(config.heads_of, config.attentions)), out)
-        except OSError as error:
-            raise UserError("{filename} cannot be written: {reason}", filename=out, reason=error.strerror) from None
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
@@ -59,24 +56,28 @@ def compare(
 
 def scores_table(found: Any) -> Any:
     """Three lines a score (each run's, and the difference), so that an interval never has to be broken."""
-    from rich.table import Table
-
     from glassformer.evaluation.metrics import measure_name
 
-    table = Table(
-        title=_("{examples:,} examples of {split}", examples=found.examples, split=found.split), title_justify="left"
+    number = FIXED | RIGHT
+    columns = (
+        (_("score"), FIXED),
+        _("of"),
+        (_("value"), number),
+        (_("95% from"), number),
+        (_("to"), number),
+        ("p", number),
     )
-    for column in (_("score"), _("of"), _("value"), _("95% from"), _("to"), "p"):
-        table.add_column(column, justify="left" if column in ("score", "of") else "right", no_wrap=column != "of")
+    title = _("{examples:,} examples of {split}", found.examples, found.split)
+    table = make_table(columns, title=title)
     for name, paired in found.scores.items():
         clear = paired.difference.low > 0 or paired.difference.high < 0
         rows = zip(
             (*found.names, localized(_("difference"))), (paired.first, paired.second, paired.difference), strict=True
         )
-        for number, (of, one) in enumerate(rows):
-            last = number == 2
+        for place, (of, one) in enumerate(rows):
+            last = place == 2
             table.add_row(
-                "" if number else localized(measure_name(name)),
+                "" if place else localized(measure_name(name)),
                 of,
                 *(f"{value:+.4g}" if last else f"{value:.4g}" for value in (one.value, one.low, one.high)),
                 f"{paired.p:.3g}" if last else "",
@@ -96,13 +97,11 @@ def print_comparison(found: Any, show: int) -> None:
     console.print(scores_table(found))
     written = any(s.first or s.second for s in found.sentences)
     if written:
-        console.print(_("They say the same to {same:,} of {examples:,}.", same=found.same, examples=found.examples))
+        console.print(_("They say the same to {same:,} of {examples:,}.", found.same, found.examples))
     for s in [s for s in found.most_changed(show) if s.distance > 0 or not written]:
         console.print(Text(f"  {shorten(s.source, 100)}", "dim"))
         if not written:
-            console.print(
-                _("    loss {first_loss:.4g} → {second_loss:.4g}", first_loss=s.first_loss, second_loss=s.second_loss)
-            )
+            console.print(_("    loss {first_loss:.4g} → {second_loss:.4g}", s.first_loss, s.second_loss))
             continue
         for name, said in zip(found.names, (s.first, s.second), strict=True):
             same = said.strip() == s.wanted.strip()
@@ -115,10 +114,10 @@ def print_comparison(found: Any, show: int) -> None:
         console.print(
             _(
                 "Heads of {first} that look least like any of {second}: {listed} (0 the same, 1 nothing in common).",
-                first=found.names[0],
-                second=found.names[1],
-                listed=listed,
+                found.names[0],
+                found.names[1],
+                listed,
             )
         )
     if found.no_attention:
-        console.print(_("Attention is not compared: {no_attention}.", no_attention=found.no_attention))
+        console.print(_("Attention is not compared: {no_attention}.", found.no_attention))

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from glassformer.cli import options
-from glassformer.errors import UserError
+from glassformer.errors import writing
 from glassformer.language import _
-from glassformer.screen import Progress, table_console
+from glassformer.screen import RIGHT, Progress, make_table, table_console
 
 # Of the columns, under shorter names: what is said beside each is in the page.
 SHOWN = {0: "layer", 2: "time ~ n^p", 4: "time ~ d^q", 6: "memory ~ n^p", 8: "serial", 10: "to reach n"}
 
 
+@options.documented
 def complexity(
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, in seconds: does it run?")] = False,
-    out: Annotated[Path | None, typer.Option(help="Where table and figure go; runs/complexity by default.")] = None,
-    as_json: options.JsonObject = False,
-    device: options.Device = "auto",
+    quick: bool = False, out: Path | None = None, as_json: options.JsonObject = False, device: options.Device = "auto"
 ) -> None:
     """Time and memory of self-attention, recurrent, convolutional, window-restricted and linear layers over length and width,
     with fitted exponents beside O(n² d), O(n d²), O(k n d²), O(r n d); sequential operations; how far gradients reach.
 
     A few minutes on a CPU.
     """
-    from rich.table import Table
-
     from glassformer.api.loading import pick_device
     from glassformer.files.owned import LIST, require_new_or_empty
     from glassformer.lab import complexity as study
@@ -44,19 +37,13 @@ def complexity(
         report = study.complexity(
             place, quick=quick, command=command, tell=lambda done, what: display.update(done, what)
         )
-    try:
+    with writing(folder):
         study.write(report, folder)
-    except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", filename=folder, reason=error.strerror) from None
     if as_json:
         print(json.dumps(report.to_dict(), ensure_ascii=False))
         return
-    table = Table(title=f"one row, forward and backward, on {report.facts['machine']}", title_justify="left")
-    for number, head in SHOWN.items():
-        table.add_column(head, justify="left" if number == 0 else "right", no_wrap=number in (2, 4, 6))
-    for row in report.rows:
-        found = cells(report, row)
-        table.add_row(*(found[number] for number in SHOWN))
+    columns = [(head, {} if number == 0 else RIGHT | {"no_wrap": number < 8}) for number, head in SHOWN.items()]
+    rows = [[found[number] for number in SHOWN] for found in (cells(report, row) for row in report.rows)]
     console = table_console()
-    console.print(table)
-    console.print(_("with what is said beside it, and the figure: {folder}", folder=folder), soft_wrap=True)
+    console.print(make_table(columns, rows, title=f"one row, forward and backward, on {report.facts['machine']}"))
+    console.print(_("with what is said beside it, and the figure: {folder}", folder), soft_wrap=True)

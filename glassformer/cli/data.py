@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -18,13 +17,8 @@ from glassformer.screen import table_console
 HELP = "Fetch data, look at it and clean it before training."
 
 
-def get(
-    name: Annotated[
-        str, typer.Argument(help="tatoeba:en-de, en-fr or en-zh, multi30k:en-de or en-fr, or shakespeare.")
-    ],
-    out: Annotated[Path | None, typer.Option(help="Where to put it; data/NAME if not said.")] = None,
-    mirror: Annotated[str | None, typer.Option(help="Fetch the same files from this address instead.")] = None,
-) -> None:
+@options.documented
+def get(name: str, out: Path | None = None, mirror: str | None = None) -> None:
     """Download a collection, check it, and cut it into train, val and test."""
     from glassformer.data import download
 
@@ -34,25 +28,19 @@ def get(
     console = table_console()
     for split, size in sizes.items():
         console.print(f"{split:<6}{size:>9,} {what}")
-    console.print(
-        _("in {folder} (licence: {licence})", folder=folder, licence=download.COLLECTIONS[name].licence), soft_wrap=True
-    )
+    console.print(_("in {folder} (licence: {licence})", folder, download.COLLECTIONS[name].licence), soft_wrap=True)
 
 
+@options.documented
 def check(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RECIPE | FILES", help="A recipe; or train, val and test: a file each, or two aligned ones."
-        ),
-    ],
+    files: list[str],
     task: options.Task = None,
-    source_field: Annotated[str, typer.Option(help="CSV, JSON, Parquet: the field of the source.")] = "source",
-    target_field: Annotated[str, typer.Option(help="The field of the target.")] = "target",
-    text_field: Annotated[str, typer.Option(help="The field of the text or the words.")] = "text",
-    label_field: Annotated[str, typer.Option(help="The field of the label or the tags.")] = "label",
-    picture: Annotated[Path | None, typer.Option(help="Draw it, too, as PNG and SVG.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout instead of a table.")] = False,
+    source_field: str = "source",
+    target_field: str = "target",
+    text_field: str = "text",
+    label_field: str = "label",
+    picture: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Look at data as training would read it; exit code 1 if training on it would be a mistake."""
     from glassformer.config import read_recipe, recipe_names
@@ -79,14 +67,13 @@ def check(
         picture.parent.mkdir(parents=True, exist_ok=True)
         saved = plots.save(doctor.picture(report), picture)
         if not as_json:
-            console.print(_("picture: {saved}", saved=saved[0]), soft_wrap=True)
+            console.print(_("picture: {saved}", saved[0]), soft_wrap=True)
     if report.mistake:
         raise typer.Exit(1)
 
 
-def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all of it; runs need nothing of it.")] = False,
-) -> None:
+@options.documented
+def cache(clear: bool = False) -> None:
     """Prepared data and compiled code, kept so that another run begins at once: list them, or clear them."""
     from glassformer.accel.compile_cache import compiled_entries
     from glassformer.data import cache as prepared
@@ -103,12 +90,12 @@ def cache(
         nothing = (
             _("nothing is kept: GLASSFORMER_CACHE is off")
             if folder is None
-            else _("there is nothing in {folder}", folder=folder)
+            else _("there is nothing in {folder}", folder)
         )
         console.print(nothing, soft_wrap=True)
         return
     total = f"{sum(entry.size for entry in kept) / 1e6:,.1f} MB"
-    said = _("{size} removed from {folder}", size=total, folder=folder) if clear else f"{total} in {folder}"
+    said = _("{size} removed from {folder}", total, folder) if clear else f"{total} in {folder}"
     console.print(said, soft_wrap=True)
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from glassformer.cli import options
 from glassformer.config import read_recipe
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import make_table, table_console
 
 
-def demo(
-    out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("runs/dates"),
-) -> None:
+@options.documented
+def demo(out: Path = Path("runs/dates")) -> None:
     """Train `dates` on this machine (about three minutes on two cores) and show what it learned."""
     from glassformer import runs
     from glassformer.api import load
@@ -28,7 +26,7 @@ def demo(
     console = table_console()
     if RunFolder.is_run(out) and problem(RunFolder(out).final) is None:
         console.print(
-            _("The run {out} is there already; this is what it can do. (Delete the folder to train again.)", out=out)
+            _("The run {out} is there already; this is what it can do. (Delete the folder to train again.)", out)
         )
     else:
         console.print(
@@ -36,7 +34,7 @@ def demo(
         )
         try:
             if RunFolder.is_run(out):
-                console.print(_("Going on with the unfinished run in {out}.", out=out))
+                console.print(_("Going on with the unfinished run in {out}.", out))
                 runs.resume(out)
             else:
                 runs.train(read_recipe("dates"), out)
@@ -44,7 +42,7 @@ def demo(
             console.print(
                 _(
                     "Stopped and saved; `make demo` goes on with it, and so does: glassformer train {run} --resume",
-                    run=quote(str(out)),
+                    quote(str(out)),
                 )
             )
             raise SystemExit(runs.STOPPED) from None
@@ -61,9 +59,9 @@ def demo(
     console.print()
     curves = draw_curves(RunFolder(out))
     attention = draw_cross_attention(model, "3 mai 1979", out / "cross-attention")
-    console.print(_("loss curve       {curves}", curves=curves[0]))
-    console.print(_("cross-attention  {attention}", attention=attention[0]))
-    console.print(_("the run          {out}", out=out))
+    console.print(_("loss curve       {curves}", curves[0]))
+    console.print(_("cross-attention  {attention}", attention[0]))
+    console.print(_("the run          {out}", out))
     console.print()
     console.print(_("Try next:"))
     for command in (
@@ -77,19 +75,17 @@ def demo(
 
 def unseen_days(model: Any) -> Any:
     """A table of days that were held out, as the model reads them."""
-    from rich.table import Table
     from rich.text import Text
 
     from glassformer.data.builtin import examples_in_ten_languages
     from glassformer.tasks import translations
 
-    table = Table(title=_("Days it has never seen"), title_justify="left")
-    for column in (_("language"), _("written"), _("read as"), ""):
-        table.add_column(column)
+    columns = _("language"), _("written"), _("read as"), ""
+    table = make_table(columns, title=_("Days it has never seen"))
     examples = examples_in_ten_languages("test")
     answers = translations(model, [source for _language, source, _wanted in examples])
     for (language, source, wanted), answer in zip(examples, answers, strict=True):
-        verdict = (_("right"), "green") if answer == wanted else (_("should be {wanted}", wanted=wanted), "red")
+        verdict = (_("right"), "green") if answer == wanted else (_("should be {wanted}", wanted), "red")
         table.add_row(language, source, answer, Text(localized(verdict[0]), verdict[1]))
     return table
 

@@ -11,7 +11,7 @@ import typer
 from glassformer.cli import lines, options
 from glassformer.cli.backtranslate import pair_writer
 from glassformer.language import _
-from glassformer.screen import say, table_console
+from glassformer.screen import RIGHT, make_table, say, table_console
 
 
 def distill(
@@ -46,15 +46,9 @@ def distill(
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
         return
-    from rich.table import Table
-
-    table = Table()
-    for name in ("", found.metric, _("in int8"), _("parameters"), _("sentences/s")):
-        table.add_column(name, justify="left" if name == "" else "right")
-    for row in found.rows():
-        table.add_row(*row)
     console, gap = table_console(), found.paired.difference
-    console.print(table)
+    numbers = [(name, RIGHT) for name in (found.metric, _("in int8"), _("parameters"), _("sentences/s"))]
+    console.print(make_table(("", *numbers), found.rows()))
     told = _(
         "student less teacher: {gap:+.2f} [{low:+.2f}, {high:+.2f}] on {examples:,} pairs of {split}; it is in {student}",
         gap=gap.value,

@@ -5,22 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from glassformer.cli import options
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import FOLD, RIGHT, make_table, table_console
 
 
-def doctor(
-    run: Annotated[Path, typer.Argument(help="A run folder, or a folder with runs or exports in it.")],
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Remove what killed commands have left behind, and say what and how much.")
-    ] = False,
-    as_json: options.JsonObject = False,
-) -> None:
+@options.documented
+def doctor(run: Path, prune: bool = False, as_json: options.JsonObject = False) -> None:
     """Read every byte of a run and say what is there, damaged or left behind, and what --resume would do. Changes nothing.
 
     With --prune, what killed commands have left in it and beside it is cleared away.
@@ -35,34 +27,18 @@ def doctor(
         facts = {"pruned": [asdict(one) for one in pruned]} if prune else {}
         print(json.dumps({"run": str(run), **found.to_dict(), **facts}))
     else:
-        from rich.table import Table
         from rich.text import Text
 
         colours = {_("good"): "green", _("note"): "yellow", _("damaged"): "red"}
-        table = Table(title=str(run))
-        table.add_column(_("what"))
-        table.add_column("kB", justify="right")
-        table.add_column(_("condition"))
-        table.add_column(_("about"), overflow="fold")
-        for finding in found.findings:
-            size = f"{finding.size / 1000:,.0f}" if finding.size else ""
-            table.add_row(
-                finding.name,
-                size,
-                Text(localized(finding.condition), style=colours[finding.condition]),
-                Text(localized(finding.about)),
-            )
+        table = make_table((_("what"), ("kB", RIGHT), _("condition"), (_("about"), FOLD)), title=str(run))
+        for one in found.findings:
+            condition = Text(localized(one.condition), style=colours[one.condition])
+            size = f"{one.size / 1000:,.0f}" if one.size else ""
+            table.add_row(one.name, size, condition, Text(localized(one.about)))
         console = table_console()
-        for one in pruned:
-            console.print(
-                _(
-                    "cleared away: {name}, {size:,.0f} kB ({about})",
-                    name=one.name,
-                    size=one.size / 1000,
-                    about=one.about,
-                ),
-                soft_wrap=True,
-            )
+        for gone in pruned:
+            told = _("cleared away: {name}, {size:,.0f} kB ({about})", gone.name, gone.size / 1000, gone.about)
+            console.print(told, soft_wrap=True)
         if prune and not pruned:
             console.print(_("nothing to clear away"))
         console.print(table)

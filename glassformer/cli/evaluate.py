@@ -5,56 +5,45 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import options
-from glassformer.errors import UserError
+from glassformer.errors import UserError, writing
 from glassformer.language import _, localized
-from glassformer.screen import table_console, warn
+from glassformer.screen import FOLD, RIGHT, make_table, table_console, warn
 
 
 def new_file(path: Path) -> Callable[[str | bytes], None]:
     """What writes a text, or bytes, into a file that must not be there yet: whole, when all of it is known."""
     if path.exists() or path.is_symlink():
-        raise UserError("{path} is there already; choose another name for --out, or remove it first", path=path)
+        raise UserError("{path} is there already; choose another name for --out, or remove it first", path)
     if not path.parent.is_dir():
-        raise UserError("there is no folder {parent} to write {path} into", parent=path.parent, path=path.name)
+        raise UserError("there is no folder {parent} to write {path} into", path.parent, path.name)
 
     def write(text: str | bytes) -> None:
         from glassformer.files.durable import write_atomically
 
-        try:
+        with writing(path):
             write_atomically(path, text if isinstance(text, bytes) else text.encode("utf-8", errors="replace"))
-        except OSError as error:
-            raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
 
     return write
 
 
+@options.documented
 def evaluate(
     run: options.Run,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KEY.SUB=VALUE]...", help="How to read and write, such as data.format=csv decode.beam=1."
-        ),
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="train, val or test; test if not said, or what there is.")] = None,
-    file: Annotated[Path | None, typer.Option(help="Score this file instead, in a format of training data.")] = None,
-    source: Annotated[Path | None, typer.Option(help="Score this file of sources (one a line) instead.")] = None,
-    target: Annotated[Path | None, typer.Option(help="The references of --source, line by line.")] = None,
-    perturb: Annotated[
-        str | None,
-        typer.Option(help="Change the pairs as people paste text: upper, title, typos, stops, emoji, lines."),
-    ] = None,
-    comet: Annotated[Path | None, typer.Option(help="Score by this COMET, too: a folder that import made.")] = None,
+    overrides: list[str] | None = None,
+    split: str | None = None,
+    file: Path | None = None,
+    source: Path | None = None,
+    target: Path | None = None,
+    perturb: str | None = None,
+    comet: Path | None = None,
     ensemble: options.Ensemble = None,
-    out: Annotated[Path | None, typer.Option(help="Write the model's answers there, a line each; a new file.")] = None,
-    limit: Annotated[int | None, typer.Option(help="At most so many examples.")] = None,
+    out: Path | None = None,
+    limit: int | None = None,
     as_json: options.JsonObject = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: str = "auto",
     engine: options.Engine = None,
 ) -> None:
     """Score a run on one of its splits, or on files of your own, whatever its task. Shares are percentages."""
@@ -62,7 +51,7 @@ def evaluate(
     from glassformer.api.evaluation import evaluate_run
 
     if limit is not None and limit < 1:
-        raise UserError("--limit must be at least 1, not {limit}", limit=limit)
+        raise UserError("--limit must be at least 1, not {limit}", limit)
     if (source is None) != (target is None):
         raise UserError("--source and --target go together: a file of sources and a file of references")
     if file is not None and source is not None:
@@ -97,15 +86,13 @@ def evaluate(
 
 def show(run: Path, found: Any) -> None:
     """A table of scores, each with what it is, and a few examples."""
-    from rich.table import Table
     from rich.text import Text
 
     from glassformer.evaluation.metrics import measure_name, measure_value
 
-    table = Table(title=_("{run} on {on} ({examples:,} examples)", run=run, on=found.on, examples=found.examples))
-    table.add_column(_("measure"))
-    table.add_column(_("value"), justify="right")
-    table.add_column(_("signature"), style="dim", overflow="fold")
+    title = _("{run} on {on} ({examples:,} examples)", run, found.on, found.examples)
+    columns = _("measure"), (_("value"), RIGHT), (_("signature"), FOLD | {"style": "dim"})
+    table = make_table(columns, title=title)
     for name, value in found.scores.values.items():
         signature = Text(localized(found.scores.signatures.get(name, "")))
         table.add_row(localized(measure_name(name)), measure_value(name, value), signature)

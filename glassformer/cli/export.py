@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,30 +11,23 @@ from glassformer.cli import options
 from glassformer.errors import UserError
 from glassformer.formats.targets import HELP as TARGETS_HELP
 from glassformer.language import _, localized
-from glassformer.screen import say, table_console, warn
+from glassformer.screen import RIGHT, make_table, say, table_console, warn
 
 if TYPE_CHECKING:
     from glassformer.formats.parity import ParityReport
 
 
+@options.documented
 def export(
     run: options.Run,
     to: Annotated[
-        str,
-        typer.Option(help=f"{TARGETS_HELP}, or adapter (of a LoRA training: its corrections alone, a small file)."),
+        str, typer.Option(help=f"{TARGETS_HELP}, or adapter (of a LoRA training: its corrections alone, a small file).")
     ],
-    out: Annotated[
-        Path | None, typer.Option(help="A new or empty folder; without it, beside the run: RUN-hf, RUN-ct2-int8, …")
-    ] = None,
-    quantize: Annotated[str | None, typer.Option(help="Weights of fewer bits: fp16 or int8. None: float32.")] = None,
-    sample: Annotated[
-        Path | None,
-        typer.Option(help="Compare on this file, in a format of training data; without it, on the run's test split."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The parity report as one JSON object on stdout.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier export in that folder, once the new one is proven.")
-    ] = False,
+    out: Path | None = None,
+    quantize: str | None = None,
+    sample: Path | None = None,
+    as_json: bool = False,
+    overwrite: bool = False,
     step: options.Step = None,
 ) -> None:
     """Export a run, load it in the program it is for, and compare the two.
@@ -49,6 +41,7 @@ def export(
         adapter_alone(run, out or run.parent / f"{run.name}-adapter", overwrite)
         return
     from glassformer.api import load
+    from glassformer.api.evaluation import pairs_of_files
     from glassformer.formats.export import check, export_model
     from glassformer.formats.parity import ParityFailed
     from glassformer.formats.sample import own_sample
@@ -56,26 +49,21 @@ def export(
     model = load(run, device="cpu", step=step)
     check(model, to, quantize)
     place = out or run.parent / "-".join([run.name, to, *([quantize] if quantize else [])])
-    on, examples = own_sample(model.recipe.data, run) if sample is None else (str(sample), of_file(model, sample))
+    if sample is None:
+        on, examples = own_sample(model.recipe.data, run)
+    elif sample.exists():  # read as training data of the run's task is
+        on, examples = str(sample), pairs_of_files(model, [sample], [])
+    else:
+        raise UserError("there is no file {path} to compare on", sample)
     try:
-        report = export_model(
-            model,
-            to,
-            place,
-            examples,
-            quantize=quantize,
-            on=on,
-            name=run.name,
-            run=run if step is None else None,
-            metrics=model.metrics,
-            overwrite=overwrite,
-        )
+        its: dict[str, Any] = {"name": run.name, "run": run if step is None else None, "metrics": model.metrics}
+        report = export_model(model, to, place, examples, quantize=quantize, on=on, overwrite=overwrite, **its)
     except ParityFailed as failed:
         show(failed.report, as_json)
         warn(f"glassformer: {localized(str(failed))}")
         raise SystemExit(1) from None
     show(report, as_json)
-    say(_("{verdict}; it is in {place}", verdict=report.verdict(), place=place))
+    say(_("{verdict}; it is in {place}", report.verdict(), place))
 
 
 def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
@@ -87,21 +75,12 @@ def adapter_alone(run: Path, place: Path, overwrite: bool) -> None:
     say(
         _(
             "with the model it began with it is {run}, to the bit: {size:,} bytes, of {whole:,}; it is in {place}",
-            run=run,
-            size=size,
-            whole=whole,
-            place=place,
+            run,
+            size,
+            whole,
+            place,
         )
     )
-
-
-def of_file(model: Any, path: Path) -> Iterable[Any]:
-    """The examples of a file, read as training data of the run's task is."""
-    from glassformer.api.evaluation import pairs_of_files
-
-    if not path.exists():
-        raise UserError("there is no file {path} to compare on", path=path)
-    return pairs_of_files(model, [path], [])
 
 
 def show(report: ParityReport, as_json: bool) -> None:
@@ -112,16 +91,11 @@ def show(report: ParityReport, as_json: bool) -> None:
 
         print(json.dumps(asdict(report)))
         return
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=_("parity on {texts} texts of {sample}", texts=report.texts, sample=report.sample))
-    table.add_column("")
-    table.add_column(report.ours.name, justify="right")
-    table.add_column(report.theirs.name, justify="right")
-    for what, *sides in report.rows():
-        table.add_row(localized(what), *map(Text, sides))
+    rows = [(localized(what), *map(Text, sides)) for what, *sides in report.rows()]
+    title = _("parity on {texts} texts of {sample}", report.texts, report.sample)
     console = table_console()
-    console.print(table)
+    console.print(make_table(("", (report.ours.name, RIGHT), (report.theirs.name, RIGHT)), rows, title=title))
     for note in report.notes:
         console.print(f"  {localized(note)}")

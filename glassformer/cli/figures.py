@@ -5,17 +5,16 @@ from __future__ import annotations
 import runpy
 import sys
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from glassformer.errors import UserError
+from glassformer.cli import options
+from glassformer.errors import UserError, writing
 
 # They illustrate the documents and lie with them, in the source and not in an installed package.
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def figures(out: Annotated[Path, typer.Argument(help="The folder they go to, as SVG.")] = Path("docs/figures")) -> None:
+@options.documented
+def figures(out: Path = Path("docs/figures")) -> None:
     """Draw the figures of the parts (docs/tour), each from the part itself."""
     if not (DOCS / "make_figures.py").is_file():
         raise UserError(
@@ -23,9 +22,8 @@ def figures(out: Annotated[Path, typer.Argument(help="The folder they go to, as 
         )
     sys.path.insert(0, str(DOCS))
     try:
-        for path in runpy.run_path(str(DOCS / "make_figures.py"))["draw_all"](out):
-            print(path)
-    except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", filename=out, reason=error.strerror) from None
+        with writing(out):
+            for path in runpy.run_path(str(DOCS / "make_figures.py"))["draw_all"](out):
+                print(path)
     finally:
         sys.path.remove(str(DOCS))

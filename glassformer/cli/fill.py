@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Annotated
-
-import typer
+from typing import Any
 
 from glassformer.cli import lines, options
 
 
+@options.documented
 def fill(
     run: options.Run,
     texts: options.Texts = None,
     file: options.InputFile = None,
     out: options.OutputFile = None,
     resume: options.Resume = False,
-    top: Annotated[int, typer.Option(help="So many words for each mask.")] = 1,
+    top: int = 1,
     as_json: options.AsJson = False,
     batch_size: options.BatchSize = None,
     device: options.Device = "auto",
@@ -28,39 +27,13 @@ def fill(
     A line for each line: the text with the likeliest words; with --top above 1, then a tab and the likeliest words and
     their probabilities for each mask. A line break that was found behind a mask is written as \\n.
     """
-    given = lines.Input(texts, file, out, resume)
-    given.check()
-    lines.check_counts(top=top, batch_size=batch_size)
 
-    from glassformer import tasks
-    from glassformer.api import load
+    def answers(model: Any, texts: Sequence[str]) -> Iterator[lines.Read]:
+        from glassformer import tasks
 
-    model = load(run, device=device, step=step)
-    model.require("fill")
-    unknown = lines.Unknown(lambda text: tasks.unknown(model, text))
+        for filled in tasks.fill(model, texts, top=top):
+            masks = [", ".join(f"{w.label.strip(' ')} {w.probability:.3f}" for w in mask) for mask in filled.masks]
+            yield asdict(filled), "\t".join([filled.text, *(masks if top > 1 else [])])
 
-    def answer(texts: Sequence[str]) -> list[lines.Output]:
-        found = []
-        for text, filled in zip(texts, tasks.fill(model, texts, top=top), strict=True):
-            if as_json:
-                found.append(lines.Output([lines.as_line({"source": text, **asdict(filled), **unknown.fact(text)})]))
-                continue
-            columns = [
-                ", ".join(f"{word.label.strip(' ')} {word.probability:.3f}" for word in mask) for mask in filled.masks
-            ]
-            found.append(lines.Output(["\t".join([filled.text, *(columns if top > 1 else [])])]))
-        return found
-
-    job = lines.TextJob(
-        "fill",
-        lines.run_fingerprint(run, step) if out is not None else "",
-        {"top": top, "json": as_json},
-        answer,
-        as_json,
-        {"masks": []},
-        batch=batch_size or lines.BATCH,
-        group=8 * (batch_size or lines.BATCH),
-        escape=lines.escaped,
-        unknown=unknown,
-    )
-    lines.reply(given, job)
+    given, how = lines.Input(texts, file, out, resume), {"top": top, "json": as_json}
+    lines.reply_by_reading("fill", run, given, answers, how, {"masks": []}, batch_size, device, step)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from glassformer.cli import lines, options, writing
 from glassformer.errors import ConfigError
@@ -114,19 +112,17 @@ def make_writer(
     return Writer(model, config, constraints, not only_new and model.kind != "gpt on pairs", as_json, unknown)
 
 
+@options.documented
 @options.takes_decoding
 def generate(
     run: options.Run,
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PROMPT", help="Prompts; without any, lines of stdin, or else a document begins."),
-    ] = None,
-    prompt: Annotated[str | None, typer.Option(help="A prompt, as if it stood behind the run.")] = None,
+    texts: list[str] | None = None,
+    prompt: str | None = None,
     file: options.InputFile = None,
     out: options.OutputFile = None,
     resume: options.Resume = False,
-    stream: Annotated[bool, typer.Option("--stream", help="Show the text as it is written.")] = False,
-    only_new: Annotated[bool, typer.Option("--only-new", help="Leave the prompt out of what is shown.")] = False,
+    stream: bool = False,
+    only_new: bool = False,
     as_json: options.AsJson = False,
     term: options.Terms = None,
     prefix: options.Prefix = "",

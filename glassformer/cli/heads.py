@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import options
-from glassformer.errors import UserError
+from glassformer.errors import UserError, writing
 from glassformer.language import _, localized
-from glassformer.screen import Progress, table_console
+from glassformer.screen import FIXED, RIGHT, Progress, make_table, table_console
 
 
+@options.documented
 def heads(
     run: options.Run,
-    examples: Annotated[int, typer.Option(help="Measure on so many examples (of a text: blocks).")] = 200,
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "val",
-    out: Annotated[Path | None, typer.Option(help="Where pictures and numbers go; by default RUN/heads.")] = None,
-    loss_only: Annotated[bool, typer.Option("--loss-only", help="Write no texts: much quicker, no BLEU.")] = False,
-    prune: Annotated[int | None, typer.Option(help="Write a run without the N least important heads.")] = None,
-    to: Annotated[Path | None, typer.Option(help="Where that run goes; by default RUN-without-N-heads.")] = None,
+    examples: int = 200,
+    split: str = "val",
+    out: Path | None = None,
+    loss_only: bool = False,
+    prune: int | None = None,
+    to: Path | None = None,
     as_json: options.JsonObject = False,
     device: options.Device = "auto",
 ) -> None:
@@ -40,7 +39,7 @@ def heads(
     held = held_out(model, split, examples, folder.path / "data")
     everything = probe.heads(model)
     if not everything:
-        raise UserError("{run} has no heads left to look at", run=run)
+        raise UserError("{run} has no heads left to look at", run)
     if prune is not None:
         to = place_of_pruned(run, to, prune, len(everything))
     with Progress("heads", 1) as display:
@@ -51,11 +50,9 @@ def heads(
 
         found = study.study(model, held, split, decoding=not loss_only, tell=tell)
     out = out or run / "heads"
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         pictures = study.draw(found, model.model.config, out)
-    except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", filename=out, reason=error.strerror) from None
     extra: dict[str, Any] = {"run": str(run)}
     if prune is not None and to is not None:
         smaller = study.write_pruned(folder, model, study.least_important(found, prune), to)
@@ -72,11 +69,11 @@ def heads(
     if as_json:
         print(json.dumps(found.to_dict() | extra))
         return
-    show(found, _("{run}: {count:,} examples of {split}", run=run, count=held.count, split=split))
+    show(found, _("{run}: {count:,} examples of {split}", run, held.count, split))
     if prune is not None:
         show_pruned(extra["pruned"])
     names = ", ".join(p.name for p in pictures if p.suffix == ".png")
-    print(localized(_("{numbers} and {pictures} (each also as SVG)", numbers=numbers, pictures=names)))
+    print(localized(_("{numbers} and {pictures} (each also as SVG)", numbers, names)))
 
 
 def place_of_pruned(run: Path, to: Path | None, prune: int, n: int) -> Path:
@@ -84,12 +81,10 @@ def place_of_pruned(run: Path, to: Path | None, prune: int, n: int) -> Path:
     from glassformer.runs.folder import RunFolder
 
     if not 1 <= prune < n:
-        raise UserError(
-            "--prune takes out between 1 and {most} of this model's {of} heads, not {n}", most=n - 1, of=n, n=prune
-        )
+        raise UserError("--prune takes out between 1 and {most} of this model's {of} heads, not {n}", n - 1, n, prune)
     place = to or run.with_name(f"{run.resolve().name}-without-{prune}-heads")
     if RunFolder.is_run(place):
-        raise UserError("{to} holds a run already; choose another folder with --to", to=place)
+        raise UserError("{to} holds a run already; choose another folder with --to", place)
     return place
 
 
@@ -114,11 +109,8 @@ def scores_that_fit(found: Any, width: int) -> list[str]:
 def importances(found: Any, title: str, width: int = 80) -> Any:
     """The table, with as many scores as there is room for."""
     from rich import box
-    from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
-    table.add_column(_("part"), no_wrap=True)
-    table.add_column(_("looks at"), no_wrap=True)
+    columns = [(_("part"), FIXED), (_("looks at"), FIXED)]
     names = scores_that_fit(found, width)
     labels = {
         "loss": _("loss"),
@@ -130,20 +122,14 @@ def importances(found: Any, title: str, width: int = 80) -> Any:
     }
     modes = {"zero": _("zero"), "mean": _("mean")}
     for name in names:
-        for mode in modes.values():
-            label = localized(labels.get(name, name))
-            table.add_column(f"{label}\n{localized(mode)}", justify="right", no_wrap=True)
+        label = localized(labels.get(name, name))
+        columns += [(f"{label}\n{localized(mode)}", FIXED | RIGHT) for mode in modes.values()]
+    table = make_table(columns, title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     for one in found.parts:
         kind = "" if one.kind == "mlp" else f"{one.kind} {one.strength:.2f}"
         cells = [short(found.change(one, mode, name)) for name in names for mode in modes]
         table.add_row(str(one.part), kind, *cells)
     return table
-
-
-def pointed_text(one: Any) -> str:
-    """In what share of rows a head is pointed, and where to."""
-    share, where = one.points
-    return f"{one.part} {share:.0%}{where and f' ({where})'}"
 
 
 def show(found: Any, title: str) -> None:
@@ -156,17 +142,16 @@ def show(found: Any, title: str) -> None:
     console.print(
         _(
             "The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean.",
-            whole=whole,
+            whole,
         )
     )
-    if hidden := ", ".join(
-        pointed_text(one) for one in found.parts if one.kind in ("broad", "mixed") and one.points[0] > 0
-    ):
+    pointed = [(one.part, *one.points) for one in found.parts if one.kind in ("broad", "mixed") and one.points[0] > 0]
+    if hidden := ", ".join(f"{part} {share:.0%}{where and f' ({where})'}" for part, share, where in pointed):
         console.print(
             _(
                 "Broad or mixed on average, but with more than half of the weight on one token in this share of the rows: "
                 "{heads}.",
-                heads=hidden,
+                hidden,
             )
         )
     heads_count = len(found.curve)
@@ -174,25 +159,21 @@ def show(found: Any, title: str) -> None:
         _(
             "{can_go} of {heads_count} heads can go, the least important first, before 1% of the "
             "{measure_name} is lost.",
-            can_go=found.can_go,
-            heads_count=heads_count,
-            measure_name=measure_name(found.score),
+            found.can_go,
+            heads_count,
+            measure_name(found.score),
         )
     )
 
 
 def show_pruned(facts: dict[str, Any]) -> None:
     """What a model scores before and after its heads were taken out, on stdout."""
-    from rich.table import Table
-
-    before, after = facts["before"], facts["after"]
-    table = Table(
-        title=_("{run}: without {n_heads} heads", run=facts["run"], n_heads=len(facts["heads"])), title_justify="left"
-    )
-    for column in (_("measure"), _("before"), _("after"), _("ratio")):
-        table.add_column(column, justify="left" if column == "measure" else "right")
     from glassformer.evaluation.metrics import measure_name
 
+    before, after = facts["before"], facts["after"]
+    columns = _("measure"), (_("before"), RIGHT), (_("after"), RIGHT), (_("ratio"), RIGHT)
+    title = _("{run}: without {n_heads} heads", facts["run"], len(facts["heads"]))
+    table = make_table(columns, title=title)
     labels = {
         "parameters": _("parameters"),
         "bytes": _("bytes"),

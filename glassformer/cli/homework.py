@@ -3,44 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from glassformer.cli import options
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import FOLD, make_table, table_console
 
 HEADS = (_("exercise"), _("case"), _("result"))
 
 
-def homework(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Exercises; without any, they are listed.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The file to write; NAME.py by default. A new file.")] = None,
-    check: Annotated[Path | None, typer.Option(metavar="FILE.py", help="Grade this file: it is run.")] = None,
-) -> None:
+@options.documented
+def homework(names: list[str] | None = None, out: Path | None = None, check: Path | None = None) -> None:
     """Ten exercises from softmax to a trained translator: parts of glassformer.classic with a hole and hints in two languages.
     With --check, what is in the file is held to the laws, and what is wrong is said in numbers; the exit code is then 1."""
-    from rich.table import Table
-
     from glassformer.lab import homework as lab
 
     console = table_console()
     if check is not None:
         if not check.is_file():
-            raise UserError("there is no file {path}", path=check)
+            raise UserError("there is no file {path}", check)
         results = lab.check(check)
         if not results:
-            raise UserError("{path} has none of the exercises; glassformer homework NAME writes one", path=check)
-        table = Table()
-        for head in HEADS:
-            table.add_column(localized(head), overflow="fold")
-        for name, shown, problem in results:
-            table.add_row(name, localized(shown), localized(_("right") if problem is None else problem))
-        console.print(table)
+            raise UserError("{path} has none of the exercises; glassformer homework NAME writes one", check)
+        rows = [(name, localized(shown), localized(problem or _("right"))) for name, shown, problem in results]
+        console.print(make_table([(head, FOLD) for head in HEADS], rows))
         if any(problem is not None for _name, _shown, problem in results):
             raise typer.Exit(1)
         return
@@ -51,14 +40,14 @@ def homework(
     for name in names:
         if name not in lab.EXERCISES:
             suggestion = did_you_mean(name, list(lab.EXERCISES))
-            raise UserError("there is no exercise {name!r}{suggestion}", name=name, suggestion=suggestion)
+            raise UserError("there is no exercise {name!r}{suggestion}", name, suggestion)
     path = out or Path(f"{names[0]}.py")
     listing = lab.listing(names, str(path)).encode("utf-8", "replace")  # a name of a file need not be UTF-8
     try:
         with path.open("xb") as file:
             file.write(listing)
     except FileExistsError:
-        raise UserError("{path} is there already; give another by --out", path=path) from None
+        raise UserError("{path} is there already; give another by --out", path) from None
     except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
-    console.print(_("written: {path}", path=path), soft_wrap=True)
+        raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
+    console.print(_("written: {path}", path), soft_wrap=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from glassformer.cli import options
 from glassformer.errors import ConfigError
@@ -18,35 +16,18 @@ if TYPE_CHECKING:
     from glassformer.runs.folder import RunFolder
 
 
+@options.documented
 def import_model(
-    source: Annotated[
-        str, typer.Argument(help="A Hugging Face folder, a model's name at its hub, a nanoGPT or COMET checkpoint.")
-    ],
+    source: str,
     out: options.RunOut = None,
-    file: Annotated[
-        Path | None, typer.Option(help="Examples of yours, as training data: for evaluate, heads, compare and export.")
-    ] = None,
-    head: Annotated[
-        str | None, typer.Option(help="Of a BERT with both: mlm (masked words) or next-sentence (a classifier).")
-    ] = None,
-    source_language: Annotated[
-        str | None,
-        typer.Option(help="Of a model of many languages: what is read, by its name there (__en__, eng_Latn)."),
-    ] = None,
-    target_language: Annotated[str | None, typer.Option(help="And what is written.")] = None,
-    pickle: Annotated[
-        bool, typer.Option("--pickle", help="Yes, open this nanoGPT or COMET checkpoint, though pickles can run code.")
-    ] = False,
-    tokenizer: Annotated[
-        Path | None, typer.Option(help="The folder of a nanoGPT checkpoint's tokenizer, or of a COMET's encoder.")
-    ] = None,
-    adapter: Annotated[
-        Path | None,
-        typer.Option(help="SOURCE is a run of yours: add the corrections of this adapter.safetensors to a copy of it."),
-    ] = None,
-    sample: Annotated[
-        Path | None, typer.Option(help="Compare run and source on this file, a text a line; else on some sentences.")
-    ] = None,
+    file: Path | None = None,
+    head: str | None = None,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    pickle: bool = False,
+    tokenizer: Path | None = None,
+    adapter: Path | None = None,
+    sample: Path | None = None,
 ) -> None:
     """Take in a model that was made elsewhere: [bold]glassformer import opus-mt-de-en[/].
 
@@ -60,14 +41,14 @@ def import_model(
     from glassformer.formats.import_run import read_source, write_run
 
     if head not in (None, "mlm", "next-sentence"):
-        raise ConfigError("--head is mlm or next-sentence, not {head!r}", head=head)
+        raise ConfigError("--head is mlm or next-sentence, not {head!r}", head)
     languages = Languages(source_language, target_language)
     if is_comet(Path(source)):
         if head or file or adapter or sample or languages != Languages():
             raise ConfigError("of a COMET checkpoint import takes --pickle, --tokenizer and --out alone")
         place = out or Path("runs") / Path(source).resolve().name
         made = import_comet(Path(source), place, allowed=pickle, encoder=tokenizer)
-        print(localized(_("the COMET {name} is now in {place}", name=made.name, place=place)))
+        print(localized(_("the COMET {name} is now in {place}", made.name, place)))
         print(f"next: glassformer evaluate RUN --comet {quote(str(place))}")
         return
     if adapter is not None:
@@ -97,9 +78,9 @@ def tell_what_is_next(run: RunFolder, found: Imported) -> None:
     verb = TextModel(model, run.tokenizers, run.recipe).verb
     made = _(
         "a {model_type} of {num_params:,} parameters is now the run {path}",
-        model_type=found.model_type,
-        num_params=model.num_params(),
-        path=run.path,
+        found.model_type,
+        model.num_params(),
+        run.path,
     )
     print(localized(made))
     path = quote(str(run.path))
@@ -125,8 +106,8 @@ def prove(source: Path, found: Imported, draft: RunFolder, head: str | None, sam
         report = import_parity(source, found, draft, texts)
     except (ParityFailed, OSError, UnicodeDecodeError) as error:
         if not isinstance(error, ParityFailed):
-            raise ConfigError("the sample {sample} cannot be read: {error}", sample=sample, error=error) from None
+            raise ConfigError("the sample {sample} cannot be read: {error}", sample, error) from None
         show(error.report, as_json=False)
-        warn(_("glassformer: {verdict}; nothing was left in {out}", verdict=error, out=place))
+        warn(_("glassformer: {verdict}; nothing was left in {out}", error, place))
         raise SystemExit(1) from None
     show(report, as_json=False)

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from glassformer.cli import options
 from glassformer.cli.backtranslate import pair_writer
 from glassformer.language import _, localized
-from glassformer.screen import say, table_console
+from glassformer.screen import RIGHT, make_table, say, table_console
 
 
+@options.documented
 def improve(
-    pairs: Annotated[Path, typer.Argument(help="A file of pairs, such as a TSV: source, tab, target.")],
+    pairs: Path,
     overrides: options.Changes = None,
-    text: Annotated[
-        Path | None, typer.Option(help="Text of the target language, a sentence a line, to be translated back.")
-    ] = None,
-    test: Annotated[
-        Path | None, typer.Option(help="Pairs to score on in the end; held out of the others if not said.")
-    ] = None,
-    minutes: Annotated[float, typer.Option(min=0.1, help="About how long all trainings may take together.")] = 30,
-    out: Annotated[Path | None, typer.Option(help="Where everything goes; runs/NAME-improved by default.")] = None,
+    text: Path | None = None,
+    test: Path | None = None,
+    minutes: float = 30,
+    out: Path | None = None,
     as_json: options.JsonObject = False,
     device: options.Device = "auto",
 ) -> None:
@@ -51,21 +45,17 @@ def improve(
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
         return
-    from rich.table import Table
-
-    table = Table()
-    for name in (_("step"), f"{found.metric} (val)", _("gain"), "95%", "p", ""):
-        table.add_column(name, justify="left" if name == "step" else "right")
-    for *numbers, verdict in found.rows():
-        table.add_row(*numbers, localized({"kept": _("kept"), "refused": _("refused")}.get(verdict, "")))
     console, gain = table_console(), found.test["difference"]
-    console.print(table)
+    words = {"kept": _("kept"), "refused": _("refused")}
+    rows = [(*numbers, localized(words.get(verdict, ""))) for *numbers, verdict in found.rows()]
+    others = [(name, RIGHT) for name in (f"{found.metric} (val)", _("gain"), "95%", "p", "")]
+    console.print(make_table((_("step"), *others), rows))
     told = _(
         "on {pairs:,} test pairs: {gain:+.2f} [{low:+.2f}, {high:+.2f}] over the plain recipe; the best run is {best}",
-        pairs=found.pairs["test"],
-        gain=gain["value"],
-        low=gain["low"],
-        high=gain["high"],
-        best=found.best,
+        found.pairs["test"],
+        gain["value"],
+        gain["low"],
+        gain["high"],
+        found.best,
     )
     console.print(told, soft_wrap=True)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from glassformer.cli import options
 from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, read_recipe, recipe_names
 from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, table_console
 
 if TYPE_CHECKING:
     from glassformer.models.costs import Costs, ParameterTensor
 
+BOLD = FIXED | {"style": "bold"}
 IN_LAYER = re.compile(r"\.(\*|\d+)\.")  # the number of a layer, or the star that stands for all of them
 
 
@@ -35,16 +35,16 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
         if overrides:
             raise ConfigError(
                 "{name} is a run, whose settings are what they are; give a recipe to try {overrides!r}",
-                name=name,
-                overrides=overrides[0],
+                name,
+                overrides[0],
             )
         return Recipe.from_dict(read_facts(Path(name))["recipe"])
     known = [*PRESETS, *recipe_names()]
     raise ConfigError(
         "there is no preset, recipe or run {name!r}{suggestion}; known are {known}",
-        name=name,
-        suggestion=did_you_mean(name, known),
-        known=", ".join(known),
+        name,
+        did_you_mean(name, known),
+        ", ".join(known),
     )
 
 
@@ -54,11 +54,11 @@ def fill_in_sizes(recipe: Recipe) -> tuple[Recipe, str]:
     if not model.vocab_size:
         recipe = recipe.with_model(vocab_size=data.vocab_size)
         count = (
-            _("at most {vocab_size:,}", vocab_size=data.vocab_size)
+            _("at most {vocab_size:,}", data.vocab_size)
             if data.tokenizer in ("char", "word")
             else f"{data.vocab_size:,}"
         )
-        notes.append(_("The vocabulary is not known before the data is read: counted as {count} words.", count=count))
+        notes.append(_("The vocabulary is not known before the data is read: counted as {count} words.", count))
         if data.separate_vocabularies and model.family == "transformer" and model.source_vocab_size is None:
             recipe = recipe.with_model(source_vocab_size=data.vocab_size, share_source_target=False)
     if model.head != "mlm" and not model.n_label:
@@ -76,12 +76,6 @@ def short(number: int | float) -> str:
     return f"{number:.3g}{unit}" if unit else f"{number:,.0f}"
 
 
-def shape_of(part: ParameterTensor) -> str:
-    """A weight's shape, with how many biases it has."""
-    weight = " × ".join(f"{n:,}" for n in part.shape)
-    return f"{weight} + {part.bias:,}" if part.bias else weight
-
-
 def rows_of(listed: list[ParameterTensor]) -> list[tuple[str, str, str, str]]:
     """Name, shape, how often, parameters; the parts of a stack's layers are shown once, under its name."""
     rows = []
@@ -96,13 +90,14 @@ def rows_of(listed: list[ParameterTensor]) -> list[tuple[str, str, str, str]]:
         stack = head if star else ""
         name = f"  {tail}" if star == "*" else f"  {star}.{tail}" if star else part.name
         total_of_part = f"{part.parameters:,}" if part.copies else localized(_("tied"))
-        rows.append((name, shape_of(part), "", total_of_part))
+        shape = " × ".join(f"{n:,}" for n in part.shape) + (f" + {part.bias:,}" if part.bias else "")
+        rows.append((name, shape, "", total_of_part))
     return rows
 
 
 def in_bytes(count: Callable[[str], int]) -> str:
     """So many bytes, in each of the kinds of numbers."""
-    return _("{fp32:,} bytes in fp32, {bf16:,} bytes in bf16", fp32=count("fp32"), bf16=count("bf16"))
+    return _("{fp32:,} bytes in fp32, {bf16:,} bytes in bf16", count("fp32"), count("bf16"))
 
 
 def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
@@ -114,14 +109,10 @@ def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
         (_("parameters"), f"{found.parameters:,}"),
         (_("without embeddings"), f"{found.non_embedding:,}"),
         (
-            _("FLOPs {token}, forward", token=token),
-            _(
-                "{forward} ({attention} in attention)",
-                forward=short(found.forward_flops),
-                attention=short(found.attention_flops),
-            ),
+            _("FLOPs {token}, forward", token),
+            _("{forward} ({attention} in attention)", short(found.forward_flops), short(found.attention_flops)),
         ),
-        (_("FLOPs {token}, training step", token=token), short(found.training_flops)),
+        (_("FLOPs {token}, training step", token), short(found.training_flops)),
     ]
     if found.cache_numbers:
         lines.append((_("KV cache a token"), in_bytes(found.cache_bytes)))
@@ -132,8 +123,6 @@ def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
 
 def show_settings(parts: Sequence[str]) -> None:
     """Settings with their types, defaults and explanations: those of some parts, or one by its name."""
-    from rich.table import Table
-
     from glassformer.config.documentation import settings_of
 
     console = table_console()
@@ -143,64 +132,44 @@ def show_settings(parts: Sequence[str]) -> None:
         if section not in PARTS:
             raise ConfigError(
                 "there is no part {section!r}{suggestion}; there are {parts}",
-                section=section,
-                suggestion=did_you_mean(section, list(PARTS)),
-                parts=", ".join(PARTS),
+                section,
+                did_you_mean(section, list(PARTS)),
+                ", ".join(PARTS),
             )
         known = [setting.name for setting in settings_of(section)]
         if dot and name not in known:
             raise ConfigError(
-                "there is no setting {name!r} in [{section}]{suggestion}",
-                name=name,
-                section=section,
-                suggestion=did_you_mean(name, known),
+                "there is no setting {name!r} in [{section}]{suggestion}", name, section, did_you_mean(name, known)
             )
         wanted.append((section, name))
     for section, name in wanted:
-        table = Table(title=f"[{section}]", title_justify="left", box=None, padding=(0, 2, 0, 0), expand=False)
-        table.add_column(_("setting"), no_wrap=True, style="bold")
-        table.add_column(_("default"), overflow="fold", max_width=16)
-        table.add_column(_("what it does"), overflow="fold")
-        for setting in settings_of(section):
-            if not name or setting.name == name:
-                choices = f" ({setting.takes})" if setting.is_choice else ""
-                table.add_row(setting.name, setting.default, localized(setting.about) + choices)
-        console.print(table)
+        columns = (_("setting"), BOLD), (_("default"), FOLD | {"max_width": 16}), (_("what it does"), FOLD)
+        rows = [
+            (one.name, one.default, localized(one.about) + (f" ({one.takes})" if one.is_choice else ""))
+            for one in settings_of(section)
+            if not name or one.name == name
+        ]
+        console.print(make_table(columns, rows, title=f"[{section}]", **BARE))
         console.print()
 
 
 def show_presets() -> None:
     """The named sizes, and what they set."""
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column(_("preset"), no_wrap=True, style="bold")
-    table.add_column(_("what it sets"), overflow="fold")
-    for name, values in PRESETS.items():
-        table.add_row(name, ", ".join(f"{key} {value}" for key, value in values.items()))
+    rows = [(name, ", ".join(f"{key} {value}" for key, value in values.items())) for name, values in PRESETS.items()]
     console = table_console()
-    console.print(table)
+    console.print(make_table(((_("preset"), BOLD), (_("what it sets"), FOLD)), rows, **BARE))
     console.print(_('\nIn a recipe: [model] preset = "NAME"; the table of one: glassformer info NAME'))
 
 
+@options.documented
 def info(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="A preset, a recipe, a .toml file or a run; with --settings a part, or part.name."),
-    ] = None,
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...")] = None,
-    context: Annotated[int | None, typer.Option(help="Length of a row; by default the model's block_size.")] = None,
-    settings: Annotated[
-        bool,
-        typer.Option("--settings", help="Every setting: its default and what it does ([model|data|train|decode])."),
-    ] = False,
-    presets: Annotated[bool, typer.Option("--presets", help="The named sizes of models.")] = False,
-    machine: Annotated[
-        bool, typer.Option("--machine", help="What this machine has, and which fast paths were chosen on it.")
-    ] = False,
-    taps: Annotated[
-        bool, typer.Option("--taps", help="Every activation of the model that can be seen or changed: name and shape.")
-    ] = False,
+    name: str | None = None,
+    overrides: list[str] | None = None,
+    context: int | None = None,
+    settings: bool = False,
+    presets: bool = False,
+    machine: bool = False,
+    taps: bool = False,
 ) -> None:
     """The model as a table: each part, its shape and its parameters; what a token costs to read and to learn from.
 
@@ -228,7 +197,6 @@ def info(
 def show_taps(name: str, overrides: list[str]) -> None:
     """The names that `record`, `replace` and `run_with_cache` know, with shapes; nothing is built in memory."""
     import torch
-    from rich.table import Table
 
     from glassformer.models import build_model
     from glassformer.nn.taps import SHAPES, tap_shapes
@@ -236,20 +204,17 @@ def show_taps(name: str, overrides: list[str]) -> None:
     recipe, _unused = fill_in_sizes(find_recipe(name, overrides))
     with torch.device("meta"):
         found = tap_shapes(build_model(recipe.model))
-    table = Table(title=_("{recipe}: what can be seen or changed", recipe=recipe.name), title_justify="left")
-    for column in ("name", "shape", _("what it is")):
-        table.add_column(column)
     once = {re.sub(r"\.\d+\.", ".*.", full): values for full, values in found.items()}
-    for full, (shape, meaning) in once.items():
-        table.add_row(full, shape, localized(meaning))
+    rows = [(full, shape, localized(meaning)) for full, (shape, meaning) in once.items()]
+    title = _("{recipe}: what can be seen or changed", recipe.name)
     console = table_console()
-    console.print(table)
+    console.print(make_table(("name", "shape", _("what it is")), rows, title=title))
     console.print(
         _(
             "{n_found} activations of {n_shapes} kinds; * stands for the number of a layer. B rows (beams are rows), T tokens "
             "that ask, S tokens that answer, H heads, K key heads, D head size, C n_embd, F hidden, V words or labels.",
-            n_found=len(found),
-            n_shapes=len(SHAPES),
+            len(found),
+            len(SHAPES),
         ),
         style="dim",
     )
@@ -257,30 +222,22 @@ def show_taps(name: str, overrides: list[str]) -> None:
 
 def show_model(name: str, overrides: list[str], context: int | None) -> None:
     """The table of a model's parts, and what it costs."""
-    from rich.table import Table
-
     from glassformer.models.costs import costs, parts
 
     if context is not None and context < 1:
-        raise ConfigError("--context must be at least 1, not {context}", context=context)
+        raise ConfigError("--context must be at least 1, not {context}", context)
     recipe, note = fill_in_sizes(find_recipe(name, overrides))
     found = costs(recipe.model, context)
-    table = Table(title=f"{recipe.name}: {recipe.model.family}", title_justify="left")
-    table.add_column(_("part"))
-    table.add_column(_("shape"), justify="right")
-    table.add_column(_("layers"), justify="right")
-    table.add_column(_("parameters"), justify="right")
+    columns = _("part"), (_("shape"), RIGHT), (_("layers"), RIGHT), (_("parameters"), RIGHT)
+    table = make_table(columns, title=f"{recipe.name}: {recipe.model.family}")
     for row in rows_of(parts(recipe.model)):
-        inside = row[0].startswith(" ")
-        table.add_row(*row, style=None if inside else "bold")
-    summary = Table(show_header=False, box=None)
-    for label, value in summary_of(found, recipe):
-        summary.add_row(localized(label), localized(value))
+        table.add_row(*row, style=None if row[0].startswith(" ") else "bold")
+    summary = [map(localized, row) for row in summary_of(found, recipe)]
     console = table_console()
     console.print(table)
-    console.print(summary)
+    console.print(make_table((), summary, show_header=False, box=None))
     console.print(
-        _("A row of {context:,} tokens; keys that cannot be seen are not counted.", context=found.context), style="dim"
+        _("A row of {context:,} tokens; keys that cannot be seen are not counted.", found.context), style="dim"
     )
     if note:
         console.print(note, style="yellow")

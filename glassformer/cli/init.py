@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import options
 from glassformer.config import Recipe
@@ -23,16 +21,8 @@ DEMO: dict[str, Any] = {
 """Without data of one's own: a built-in set, in whose place a file goes."""
 
 
-def init(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Data: train, val and test, a file each, or two aligned ones."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The recipe's file; NAME.toml by default, by the data's name.")
-    ] = None,
-    task: options.Task = None,
-) -> None:
+@options.documented
+def init(files: list[Path] | None = None, out: Path | None = None, task: options.Task = None) -> None:
     """Write a recipe for your data, as `train FILE` would choose it: a TOML file with every setting and what it does."""
     chosen, name = DEMO, "recipe"
     if files:
@@ -51,17 +41,17 @@ def init(
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise UserError("{path} is there already; choose another name with --out", path=path) from None
+        raise UserError("{path} is there already; choose another name with --out", path) from None
     except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", filename=path, reason=error.strerror) from None
+        raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
     if files:
         print(localized(made.chosen))
     print(
         localized(
             _(
                 "{path} is written; change what you like, and: glassformer train {quoted_path}",
-                path=path,
-                quoted_path=shlex.quote(str(path)),
+                path,
+                shlex.quote(str(path)),
             )
         )
     )

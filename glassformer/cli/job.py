@@ -53,9 +53,9 @@ class Unknown:
             return
         self.told = True
         shown = ", ".join(repr(piece) for piece in found[:SHOWN])
-        told = _("not in this model's vocabulary, and read as unknown: {shown}", shown=shown)
+        told = _("not in this model's vocabulary, and read as unknown: {shown}", shown)
         more = len(found) - SHOWN
-        self.say(_("{told} and {more:,} more", told=told, more=more) if more > 0 else told)
+        self.say(_("{told} and {more:,} more", told, more) if more > 0 else told)
 
     def fact(self, text: str) -> dict[str, Any]:
         """The field of a text's JSON, where there is anything to tell."""

@@ -57,11 +57,7 @@ def read_line(raw: bytes, number: int) -> Line:
         return Line(
             number,
             "",
-            _(
-                "byte {place} (0x{byte:02x}) is not UTF-8; convert the text to UTF-8",
-                place=error.start + 1,
-                byte=raw[error.start],
-            ),
+            _("byte {place} (0x{byte:02x}) is not UTF-8; convert the text to UTF-8", error.start + 1, raw[error.start]),
         )
 
 
@@ -112,8 +108,8 @@ def open_pipe(path: Path) -> BinaryIO:
         raise UserError(
             "{path} is a pipe, and for {writer} seconds nobody has opened it to write; start the writer first, "
             "or give a file",
-            path=path,
-            writer=WRITER,
+            path,
+            WRITER,
         )
     return found[0]
 
@@ -124,11 +120,11 @@ def open_lines(path: Path) -> BinaryIO:
         named_pipe = stat.S_ISFIFO(path.stat().st_mode) and not path.as_posix().startswith(("/dev/", "/proc/"))
         file = open_pipe(path) if named_pipe else path.open("rb", buffering=0)
     except IsADirectoryError:
-        raise ConfigError("--file takes a file with a text a line, and {path} is a folder", path=path) from None
+        raise ConfigError("--file takes a file with a text a line, and {path} is a folder", path) from None
     except OSError as error:
-        raise UserError("{path} cannot be read: {reason}", path=path, reason=error.strerror) from None
+        raise UserError("{path} cannot be read: {reason}", path, error.strerror) from None
     kind = os.fstat(file.fileno()).st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
         file.close()
-        raise ConfigError("--file takes a file with a text a line, and {path} is a device", path=path)
+        raise ConfigError("--file takes a file with a text a line, and {path} is a device", path)
     return file  # type: ignore[return-value]

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_input
 from glassformer.cli.job import BATCH, Output, TextJob, Unknown, as_line, escaped
@@ -30,6 +30,7 @@ from glassformer.language import _
 from glassformer.screen import Progress, say
 
 G = TypeVar("G", bound=Sized)  # a group of lines, or what stands for one
+Read = tuple[dict[str, Any], str]  # what a model that reads found in a text: as JSON has it, and as a line
 SOON = 0.2  # seconds that an answer waits for others, to be written with them
 
 
@@ -69,7 +70,7 @@ def check_counts(**counts: int | None) -> None:
     """Options that count something count at least one."""
     for name, value in counts.items():
         if value is not None and value < 1:
-            raise ConfigError("--{name} must be at least 1, not {value}", name=name.replace("_", "-"), value=value)
+            raise ConfigError("--{name} must be at least 1, not {value}", name.replace("_", "-"), value)
 
 
 def stdout_write(text: str) -> None:
@@ -156,7 +157,7 @@ def reply_to_file(given: Input, job: TextJob) -> int:
         regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
         if given.resume and not regular:
             raise ConfigError(
-                "--resume reads its input again from the start, and {file} is a pipe; use a file", file=given.file
+                "--resume reads its input again from the start, and {file} is a pipe; use a file", given.file
             )
         speed = Speed(job.verb, os.fstat(file.fileno()).st_size)
         place = 0
@@ -187,16 +188,10 @@ def reply_into(
     """Answers into a file, after those that are there already."""
     with answers:
         if answers.done:
-            say(
-                _(
-                    "{answers} is complete: all {lines:,} lines were answered already",
-                    answers=answers.path,
-                    lines=answers.lines,
-                )
-            )
+            say(_("{answers} is complete: all {lines:,} lines were answered already", answers.path, answers.lines))
             return 0
         if answers.lines:
-            say(_("going on after line {lines:,}", lines=answers.lines))
+            say(_("going on after line {lines:,}", answers.lines))
         try:
             return reply_to_groups(
                 groups,
@@ -208,17 +203,41 @@ def reply_into(
         except OSError as error:
             raise UserError(
                 "{filename} cannot be written: {reason}; {lines:,} answers are there, and --resume goes on with them",
-                filename=error.filename or answers.path,
-                reason=error.strerror,
-                lines=answers.lines,
+                error.filename or answers.path,
+                error.strerror,
+                answers.lines,
             ) from None
 
 
-def reply_to_arguments(texts: Sequence[str], job: TextJob) -> tuple[str, int]:
-    """The answers to texts of the command line, as one text."""
-    found = list(job.reply([check_line(text, number) for number, text in enumerate(texts, 1)], "text"))
-    text = "".join(job.escape(text) + "\n" for output, _ in found for text in output.lines)
-    return text, sum(not answered for _, answered in found)
+def reply_by_reading(
+    verb: Literal["classify", "fill", "tag"],
+    run: Path,
+    given: Input,
+    answers: Callable[[Any, Sequence[str]], Iterable[Read]],
+    options: dict[str, Any],
+    nothing: dict[str, Any],
+    batch_size: int | None,
+    device: str,
+    step: int | None,
+) -> None:
+    """The whole of a verb whose model reads and writes no text: `answers` gives, for a model and texts, each text's `Read`."""
+    given.check()
+    check_counts(top=options.get("top"), batch_size=batch_size)
+
+    from glassformer import tasks
+    from glassformer.api import load
+
+    model = load(run, device=device, step=step)
+    model.require(verb)
+    unknown = Unknown(lambda text: tasks.unknown(model, text))
+
+    def answer(texts: Sequence[str]) -> Iterator[Output]:
+        for text, (facts, line) in zip(texts, answers(model, texts), strict=True):
+            yield Output([as_line({"source": text, **facts, **unknown.fact(text)}) if options["json"] else line])
+
+    batch, is_of = batch_size or BATCH, run_fingerprint(run, step) if given.out is not None else ""
+    how: dict[str, Any] = {"batch": batch, "group": 8 * batch, "escape": escaped, "unknown": unknown}
+    reply(given, TextJob(verb, is_of, options, answer, options["json"], nothing, **how))
 
 
 def or_a_beginning(groups: Iterator[list[Line]]) -> Iterator[list[Line]]:
@@ -240,11 +259,12 @@ def reply(given: Input, job: TextJob) -> None:
         with full_collections_wait():
             failures = reply_to_file(given, job)
     elif given.texts:
+        group = [check_line(text, number) for number, text in enumerate(given.texts, 1)]
         if given.out is None:
-            text, failures = reply_to_arguments(given.texts, job)
-            stdout_write(text)
+            found = list(job.reply(group, "text"))
+            stdout_write("".join(job.escape(text) + "\n" for output, _answered in found for text in output.lines))
+            failures = sum(not answered for _output, answered in found)
         else:
-            group = [check_line(text, number) for number, text in enumerate(given.texts, 1)]
             failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), [group], job.reply)
     else:
         if sys.stdin is None:

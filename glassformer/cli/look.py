@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -12,28 +11,20 @@ from glassformer.language import _, localized
 from glassformer.screen import warn
 
 
+@options.documented
 def look(
     run: options.Run,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model reads.")],
-    target: Annotated[
-        str | None, typer.Option(help="An answer that is forced on the model, in place of its own.")
-    ] = None,
-    against: Annotated[
-        str | None, typer.Option(help="A second text, of as many tokens: the patching map between the two.")
-    ] = None,
-    beside: Annotated[str | None, typer.Option(help="Another text, shown to the right of this one.")] = None,
-    beside_run: Annotated[Path | None, typer.Option(help="Another run, shown to the right of this one.")] = None,
-    beside_step: Annotated[
-        int | None,
-        typer.Option(help="Another checkpoint (of --beside-run, where given), shown to the right of this one."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="The folder of the report; without it, RUN/look.")] = None,
-    across: Annotated[
-        bool, typer.Option("--across", help="The same text at every kept checkpoint, side by side.")
-    ] = False,
-    beam: Annotated[int | None, typer.Option(help="The width of the search that is shown.")] = None,
-    new: Annotated[int, typer.Option(help="A GPT: so many tokens are written after the text.")] = 12,
-    pictures: Annotated[bool, typer.Option(help="PNG and SVG of the maps and tables beside the page.")] = True,
+    text: str,
+    target: str | None = None,
+    against: str | None = None,
+    beside: str | None = None,
+    beside_run: Path | None = None,
+    beside_step: int | None = None,
+    out: Path | None = None,
+    across: bool = False,
+    beam: int | None = None,
+    new: int = 12,
+    pictures: bool = True,
     device: options.Device = "cpu",
     step: options.Step = None,
 ) -> None:
@@ -72,11 +63,11 @@ def look(
         at = step if beside_step is None and beside_run is None else beside_step
         other, other_title = seen(folder, text if beside is None else beside, at), named(folder, at)
     for note in [*inside.input.notes, *(other.input.notes if other is not None else [])]:
-        warn(_("note: {warning}", warning=note))
+        warn(_("note: {warning}", note))
     report = write_report(inside, title, out or run / "look", pictures=pictures, beside=other, beside_title=other_title)
     for warning in report.notes:
-        warn(_("note: {warning}", warning=warning))
+        warn(_("note: {warning}", warning))
     page = report.paths[0]
     typer.echo(f"{page} ({page.stat().st_size / 1e6:.1f} MB)")
     if len(report.paths) > 1:
-        typer.echo(localized(_("{count} pictures beside it, PNG and SVG", count=len(report.paths) - 1)))
+        typer.echo(localized(_("{count} pictures beside it, PNG and SVG", len(report.paths) - 1)))

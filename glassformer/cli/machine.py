@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import RIGHT, make_table, table_console
 
 DESCRIBED = (_("processor"), _("cores"), _("it has"), _("none that torch can use"))
 """Of what `machine.describe` says: it stands below the language, and so its words are marked here."""
@@ -11,7 +11,6 @@ DESCRIBED = (_("processor"), _("cores"), _("it has"), _("none that torch can use
 
 def show_machine() -> None:
     """Print the machine and every fast path; a trial that was never made here is made now, in about a second."""
-    from rich.table import Table
     from rich.text import Text
 
     from glassformer import machine
@@ -19,13 +18,9 @@ def show_machine() -> None:
     from glassformer.files.cache import cache_folder
 
     console = table_console()
-    facts = Table(show_header=False, box=None)
-    for label, value in machine.describe():
-        facts.add_row(localized(label), localized(value))
-    console.print(facts)
-    table = Table(title=_("fast paths"), title_justify="left")
-    for column in (_("path"), _("taken"), _("why"), _("gain here"), _("measured")):
-        table.add_column(column, justify="right" if column == "gain here" else "left")
+    console.print(make_table((), [map(localized, row) for row in machine.describe()], show_header=False, box=None))
+    columns = _("path"), _("taken"), _("why"), (_("gain here"), RIGHT), _("measured")
+    table = make_table(columns, title=_("fast paths"))
     for path, choice in tuning.choices():
         measured = "\n".join(f"{m.gain:g}x on {m.machine}, {m.day}" for m in path.measured)
         gain = "" if choice.gain is None else f"{choice.gain:.2f}x"
@@ -38,5 +33,5 @@ def show_machine() -> None:
         )
     console.print(table)
     if (folder := cache_folder()) is not None:
-        kept = _("Trials are kept in {cache_folder}.", cache_folder=folder / "trials")
+        kept = _("Trials are kept in {cache_folder}.", folder / "trials")
         console.print(kept, style="dim", soft_wrap=True)

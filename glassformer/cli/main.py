@@ -84,9 +84,9 @@ def tell(error: BaseException) -> int:
             errno.EFBIG,
         ):
             if error.filename is None:
-                said = _("{filename} cannot be written: {reason}", filename=where, reason=error.strerror)
+                said = _("{filename} cannot be written: {reason}", where, error.strerror)
             else:
-                said = _("{path} cannot be used: {reason}", path=where, reason=error.strerror)
+                said = _("{path} cannot be used: {reason}", where, error.strerror)
             warn(f"{speaker()}: {localized(said)}")
             return 2
     if isinstance(error, MemoryError) or any(sign in str(error) for sign in OUT_OF_MEMORY):
@@ -95,9 +95,9 @@ def tell(error: BaseException) -> int:
         return 2
     kept = keep_trace(error)
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    said = _("this is a defect of glassformer, not of yours ({what})", what=what)
+    said = _("this is a defect of glassformer, not of yours ({what})", what)
     if kept:
-        said = _("{defect}; what happened is written in {path}", defect=said, path=kept)
+        said = _("{defect}; what happened is written in {path}", said, kept)
     warn(f"{speaker()}: {localized(said)}")
     return DEFECT
 

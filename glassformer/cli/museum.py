@@ -5,33 +5,22 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from glassformer.cli import options
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.language import _, localized, padded
-from glassformer.screen import table_console
+from glassformer.screen import FOLD, make_table, table_console
 
 SHOWN = (0, 2, 3, 4, 5, 7, 8)  # columns of the page's table
 
 
-def museum(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME|KEY.SUB=VALUE]...", help="Mistakes, all by default; and changes of the recipe."),
-    ] = None,
-    show_list: Annotated[bool, typer.Option("--list", help="Only name the mistakes.")] = False,
-    out: Annotated[Path, typer.Option(help="Where runs, table and figure go.")] = Path("runs/museum"),
-) -> None:
+@options.documented
+def museum(words: list[str] | None = None, show_list: bool = False, out: Path = Path("runs/museum")) -> None:
     """Train a small model with each of the well-known mistakes beside the right one: curves, samples, what [bold]audit[/] finds
     in the model and [bold]diagnose[/] in the curve. About ten minutes on two cores; trials are kept, and a visit that was broken
     off goes on. One mistake in a run of your own: [bold]glassformer train dates --mistake softmax-twice[/].
     """
-    from rich.table import Table
-
     from glassformer.lab import museum as lab
     from glassformer.lab.museum.exhibition import HEADS, cells
     from glassformer.runs.stop import STOPPED, Stopped
@@ -41,9 +30,7 @@ def museum(
     names = [word for word in words or () if "=" not in word] or list(known)
     for name in names:
         if name not in known:
-            raise UserError(
-                "there is no mistake {name!r}{suggestion}", name=name, suggestion=did_you_mean(name, list(known))
-            )
+            raise UserError("there is no mistake {name!r}{suggestion}", name, did_you_mean(name, list(known)))
     if show_list:
         for name in names:
             console.print(f"{padded(name, 22)}{localized(known[name]['about'])}", soft_wrap=True)
@@ -54,13 +41,9 @@ def museum(
         raise SystemExit(STOPPED) from None
     command = shlex.join(["glassformer", "museum", *(words or ())])
     lab.write(found, out, command)
-    table = Table()
-    for number in SHOWN:
-        table.add_column(localized(HEADS[number]), overflow="fold")
-    for one in found:
-        table.add_row(*(cells(one)[number] for number in SHOWN))
-    console.print(table)
-    console.print(_("with what is said beside it, and the figure: {folder}", folder=out), soft_wrap=True)
+    heads = [(HEADS[number], FOLD) for number in SHOWN]
+    console.print(make_table(heads, [[cells(one)[number] for number in SHOWN] for one in found]))
+    console.print(_("with what is said beside it, and the figure: {folder}", out), soft_wrap=True)
 
 
 def diagnose(run: options.Run, as_json: options.JsonObject = False) -> None:
@@ -79,11 +62,11 @@ def diagnose(run: options.Run, as_json: options.JsonObject = False) -> None:
         return
     console = table_console()
     if planted != "none":
-        console.print(_("planted in this run: {mistake}", mistake=planted), soft_wrap=True)
+        console.print(_("planted in this run: {mistake}", planted), soft_wrap=True)
     for name, said in found.items():
         about = localized(known[name]["about"])
-        console.print(_("it looks like {name}: {about}", name=name, about=about), soft_wrap=True)
+        console.print(_("it looks like {name}: {about}", name, about), soft_wrap=True)
         console.print(f"  {localized(said)}", soft_wrap=True)
     if not found:
         console.print(_("its curve looks like none of the museum's mistakes"), soft_wrap=True)
-    console.print(_("no curve can show {names}; glassformer audit can", names=", ".join(hidden)), soft_wrap=True)
+    console.print(_("no curve can show {names}; glassformer audit can", ", ".join(hidden)), soft_wrap=True)

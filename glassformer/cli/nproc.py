@@ -16,8 +16,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -57,29 +57,16 @@ def run_rank(arguments: list[str], variables: dict[str, str]) -> None:
     runpy.run_module("glassformer", run_name="__main__")
 
 
-def kill(ranks: Sequence[Any]) -> None:
-    """Ends these processes at once: a kill at any moment harms no run."""
-    for process in ranks:
-        process.kill()
-    for process in ranks:
-        process.join()
-
-
-@contextmanager
-def forwarded(ranks: Sequence[Any]) -> Iterator[None]:
+def forwarded(ranks: Sequence[Any]) -> AbstractContextManager[None]:
     """Inside, a signal goes to every rank."""
+    from glassformer.runs.stop import handled_by
 
     def forward(number: int, frame: Any) -> None:
         for process in ranks:
             with suppress(ProcessLookupError, TypeError):
                 os.kill(process.pid, number)
 
-    old = {number: signal.signal(number, forward) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, previous in old.items():
-            signal.signal(number, previous)
+    return handled_by(forward, SIGNALS)
 
 
 def run_once(arguments: list[str], count: int, restart: int) -> list[int]:
@@ -107,7 +94,9 @@ def run_once(arguments: list[str], count: int, restart: int) -> list[int]:
             wait([p.sentinel for p in left], None if until is None else max(0.0, until - time.monotonic()))
             if until is not None and time.monotonic() >= until:
                 codes = [p.exitcode for p in ranks]
-                kill(left)
+                for process in left:  # a kill at any moment harms no run
+                    process.kill()
+                    process.join()
                 return [LOST if code is None else code for code in codes]
     return [p.exitcode for p in ranks]
 
@@ -134,11 +123,11 @@ def launch(arguments: list[str], count: int, run: Path, *, may_restart: bool = T
         before = newest
         if killed is not None:
             code, name = 128 - codes[killed], signal.Signals(-codes[killed]).name
-            what = _("rank {rank} was ended by {signal}", rank=killed, signal=name)
+            what = _("rank {rank} was ended by {signal}", killed, name)
         else:  # all say that another was lost: a connection broke
             code, what = LOST, _("the processes have lost each other")
         if failed > RESTARTS or not may_restart:
-            warn(_("{what}; go on with --resume", what=what))
+            warn(_("{what}; go on with --resume", what))
             return code
-        warn(_("{what}; all start again from the last checkpoint", what=what))
+        warn(_("{what}; all start again from the last checkpoint", what))
     return 1

@@ -1,4 +1,4 @@
-"""Options that several verbs take, each with its help once. One that a single verb takes stands in its own file.
+"""Options that several verbs take, each with its help once. Those that a single verb takes are told by options.toml.
 
 Of decoding, what is in common use has a name of its own (`NAMED`); type and help are the setting's (`DecodeConfig`). Every other
 setting of `[decode]` is reached by `--set name=value`.
@@ -7,6 +7,7 @@ setting of `[decode]` is reached by `--set name=value`.
 from __future__ import annotations
 
 import inspect
+import tomllib
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -18,6 +19,26 @@ from glassformer.config import DecodeConfig
 from glassformer.config.fields import type_hints
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+TOLD: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(
+    Path(__file__).with_name("options.toml").read_text(encoding="utf-8")
+)
+"""What the options and arguments of a single verb are told by: by its function and the parameter."""
+
+
+def documented(verb: F) -> F:
+    """A decorator: in the signature that the command line is made of, the parameters that options.toml tells of become the
+    options and arguments it describes."""
+    own, made = inspect.signature(verb, eval_str=True), []
+    for parameter in own.parameters.values():
+        if told := dict(TOLD[verb.__name__].get(parameter.name, {})):
+            kind = typer.Argument if told.pop("argument", False) else typer.Option
+            note: Any = kind(*told.pop("names", ()), **told)
+            parameter = parameter.replace(annotation=Annotated[parameter.annotation, note])
+        made.append(parameter)
+    verb.__signature__ = own.replace(parameters=made)  # type: ignore[attr-defined]
+    return verb
+
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 Ensemble = Annotated[

@@ -21,12 +21,6 @@ def is_data(word: str) -> bool:
     return not is_recipe and path.exists() and not (path / "run.json").exists()
 
 
-def task_of(changes: Sequence[str]) -> str | None:
-    """What `data.task=…` says, where it is there."""
-    given = [change.partition("=")[2].strip() for change in changes if change.startswith("data.task=")]
-    return given[-1] if given else None
-
-
 def sorted_words(
     recipe: str | None, data: Sequence[Path], overrides: Sequence[str], *, resume: bool = False
 ) -> tuple[str | None, list[Path], list[str]]:
@@ -52,11 +46,12 @@ def with_data(
 
     from glassformer.data.first_recipe import first_recipe
 
-    made = first_recipe(files, task_of(changes))
+    tasks = [change.partition("=")[2].strip() for change in changes if change.startswith("data.task=")]
+    made = first_recipe(files, tasks[-1] if tasks else None)
     if recipe is None:
         values, name = made.values, made.name
         words = " ".join(shlex.quote(str(file)) for file in files)
-        say(_("{chosen}; to see and change it: glassformer init {words}", chosen=made.chosen, words=words))
+        say(_("{chosen}; to see and change it: glassformer init {words}", made.chosen, words))
     else:
         values, name = read_values(recipe)
         kept = {key: value for key, value in values.get("data", {}).items() if key not in (*FILES, "builtin")}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from glassformer.cli import options
 from glassformer.cli.own_data import sorted_words, with_data
 from glassformer.config import Recipe
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
-from glassformer.screen import table_console
+from glassformer.screen import make_table, table_console
 
 if TYPE_CHECKING:
     from glassformer.runs.scaling import Cluster, OneGpu
@@ -24,14 +23,8 @@ MOST = 10**6  # GPUs
 
 def show(title: str, rows: Sequence[tuple[str, str]]) -> None:
     """A table of what and how much."""
-    from rich.table import Table
-
-    table = Table(title=title, show_header=False, title_justify="left")
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in rows:
-        table.add_row(localized(name), localized(value))
-    table_console().print(table)
+    columns = ("", {"style": "bold"}), ""
+    table_console().print(make_table(columns, [map(localized, row) for row in rows], title=title, show_header=False))
 
 
 def show_scaling(recipe: Recipe, one: OneGpu, gpus: int, cluster: Cluster) -> None:
@@ -40,44 +33,41 @@ def show_scaling(recipe: Recipe, one: OneGpu, gpus: int, cluster: Cluster) -> No
 
     need = scaling.needs(one, gpus, cluster)
     show(
-        _("{name} on {gpus:,} GPU{plural}", name=recipe.name, gpus=gpus, plural="" if gpus == 1 else "s"),
+        _("{name} on {gpus:,} GPU{plural}", recipe.name, gpus, "" if gpus == 1 else "s"),
         scaling.rows(need, scaling.needs(one, 1, cluster), cluster),
     )
     told = _(
         "Computed for {machine} GPUs a machine, {inside:.0f} GB/s from each inside it and {network:g} GB/s between machines, "
         "{speed:,.0f} target tokens/s on one GPU.",
-        machine=cluster.gpus_per_machine,
-        inside=cluster.inside / 1e9,
-        network=cluster.network / 1e9,
-        speed=one.tokens_per_second,
+        cluster.gpus_per_machine,
+        cluster.inside / 1e9,
+        cluster.network / 1e9,
+        one.tokens_per_second,
     )
     table_console().print(told, soft_wrap=True)
     if not need.fits:
         raise SystemExit(1)
 
 
+@options.documented
 def plan(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, a .toml file or a file of data.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...")] = None,
-    seconds: Annotated[float, typer.Option(help="How long to measure.")] = 5.0,
-    gpus: Annotated[int | None, typer.Option(help="What so many GPUs would need, computed from one.")] = None,
-    speed: Annotated[
-        float | None, typer.Option(help="With --gpus: target tokens a second of one, if it is not to be measured here.")
-    ] = None,
-    network: Annotated[float, typer.Option(help="With --gpus: GB/s between machines, for each GPU.")] = 50.0,
+    recipe: str,
+    overrides: list[str] | None = None,
+    seconds: float = 5.0,
+    gpus: int | None = None,
+    speed: float | None = None,
+    network: float = 50.0,
 ) -> None:
     """Parameters, memory, whether it fits here, tokens a second measured in a few seconds, and the time to finish."""
     values, name = with_data(*sorted_words(recipe, [], overrides or []))
     known = Recipe.from_dict(values, name=name)
     if not 0 < seconds <= LONGEST:
-        raise ConfigError(
-            "--seconds must be above 0 and at most {longest:,}, not {seconds:g}", longest=LONGEST, seconds=seconds
-        )
+        raise ConfigError("--seconds must be above 0 and at most {longest:,}, not {seconds:g}", LONGEST, seconds)
     if gpus is None:
         if speed is not None:
             raise ConfigError("--speed is what one of several GPUs does; say how many by --gpus")
     elif not (1 <= gpus <= MOST and 0 < network < math.inf and (speed is None or 0 < speed < math.inf)):
-        raise ConfigError("--gpus must be at least 1 and at most {most:,}, --speed and --network above 0", most=MOST)
+        raise ConfigError("--gpus must be at least 1 and at most {most:,}, --speed and --network above 0", MOST)
     from glassformer.runs import pick_device
     from glassformer.runs.plan import make_plan
     from glassformer.runs.scaling import Cluster, measured, stated
@@ -93,7 +83,7 @@ def plan(
     found = make_plan(known, seconds=seconds)
     show(f"{recipe} on {found.device}", found.rows())
     if not found.fits:
-        table_console().print(_("It does not fit: {advice}", advice=found.advice), style="red", soft_wrap=True)
+        table_console().print(_("It does not fit: {advice}", found.advice), style="red", soft_wrap=True)
         raise SystemExit(1)
     if gpus is not None:
         show_scaling(

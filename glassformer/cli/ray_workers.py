@@ -35,7 +35,7 @@ class RayWorkers:
         try:
             import ray.data  # noqa: F401
         except ImportError:
-            raise UserError("--ray needs Ray, which is not installed: {command}", command=install_hint("ray")) from None
+            raise UserError("--ray needs Ray, which is not installed: {command}", install_hint("ray")) from None
         self.jobs, self.device = jobs, device
 
     def __call__(self, request: BulkRequest, chunks: Sequence[Chunk]) -> Generator[tuple[int, ChunkAnswer]]:
@@ -73,7 +73,7 @@ class RayWorkers:
         except ray.exceptions.RayError as error:
             raise UserError(
                 "Ray gave up: {reason}; the answers so far are kept, and the same command goes on",
-                reason=str(error).strip().splitlines()[-1],
+                str(error).strip().splitlines()[-1],
             ) from None
         finally:
             if started_here:

@@ -5,34 +5,29 @@ from __future__ import annotations
 import json
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from glassformer.cli import options
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
-from glassformer.screen import table_console, warn
+from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, table_console, warn
 
 if TYPE_CHECKING:
     from glassformer.lab.reproduce.report import Outcome, ReproductionReport
 
 
+@options.documented
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="What to reproduce; without it, a list.")] = None,
+    name: str | None = None,
     overrides: options.Changes = None,
-    data: Annotated[Path | None, typer.Option(help="The folder with the data; else where `data get` puts it.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="So many runs, each with another seed.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where runs and results go; runs/reproduce/NAME by default.")] = None,
+    data: Path | None = None,
+    seeds: int | None = None,
+    out: Path | None = None,
     as_json: options.JsonObject = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Throw away runs that are there.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="paper: a few steps of each piece, to see it run.")] = False,
-    only: Annotated[
-        list[str] | None, typer.Option(help="paper: this piece alone (table1 to table4, figures); several times.")
-    ] = None,
-    measure: Annotated[
-        bool, typer.Option("--plan/--no-plan", help="Say how long it will take, by the first steps.")
-    ] = True,
+    overwrite: bool = False,
+    quick: bool = False,
+    only: list[str] | None = None,
+    measure: bool = True,
 ) -> None:
     """Train a recipe, score it by the published metric, and say PASS or FAIL. `reproduce paper` makes Tables 1 to 4 and
     Figures 3 to 5 of Attention Is All You Need at a size that fits, each number beside theirs.
@@ -76,7 +71,6 @@ def reproduce(
 def make_paper(out: Path, quick: bool, only: list[str], as_json: bool) -> None:
     """The tables and figures of the paper, made and shown."""
     import torch
-    from rich.table import Table
 
     from glassformer import runs
     from glassformer.lab.reproduce.paper import in_json, reproduce_paper
@@ -92,12 +86,8 @@ def make_paper(out: Path, quick: bool, only: list[str], as_json: bool) -> None:
         return
     console = table_console()
     for piece in pieces:
-        table = Table(title=piece.title, title_justify="left")
-        for column in piece.columns:
-            table.add_column(column, overflow="fold")
-        for row in piece.rows:
-            table.add_row(*map(localized, row))
-        console.print(table)
+        rows = [map(localized, row) for row in piece.rows]
+        console.print(make_table([(column, FOLD) for column in piece.columns], rows, title=piece.title))
         for note in piece.notes:
             console.print(note, soft_wrap=True)
     console.print(f"{out / 'paper.md'}", soft_wrap=True)
@@ -112,38 +102,28 @@ def show_list(as_json: bool) -> None:
     if as_json:
         print(json.dumps([asdict(one) for one in reproductions()], ensure_ascii=False))
         return
-    from rich.table import Table
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in (_("name"), _("measure"), _("published"), _("goal"), _("what")):
-        table.add_column(column, no_wrap=column != "what", justify="right" if column == "published" else "left")
+    columns = (_("name"), FIXED), (_("measure"), FIXED), (_("published"), FIXED | RIGHT), (_("goal"), FIXED), _("what")
+    table = make_table(columns, **BARE)
     for one in reproductions():
         published = "—" if one.published is None else f"{one.published:g}"
         goal = one.goal_text if one.goal is not None else f"plain + {one.margin:g}"
         what = _(one.what)
         if one.within is not None:
-            what = _("{what}; training within {time}", what=what, time=one.time_text)
+            what = _("{what}; training within {time}", what, one.time_text)
         table.add_row(one.name, one.metric, published, goal, localized(what))
     console = table_console()
     console.print(table)
     commands = sorted({f"glassformer data get {one.collection}" for one in reproductions() if one.collection})
-    console.print(
-        _("\nWhat is not built in needs its data first: {commands}; or --data DIR.", commands=", ".join(commands))
-    )
+    console.print(_("\nWhat is not built in needs its data first: {commands}; or --data DIR.", ", ".join(commands)))
 
 
 def show(report: ReproductionReport) -> None:
     """One reproduction's report, on stdout."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=f"{report.what.name}: {report.what.what}", title_justify="left", show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows_of(report):
-        table.add_row(*row)
+    columns, title = (("", FIXED | {"style": "bold"}), ("", FOLD)), f"{report.what.name}: {report.what.what}"
     console = table_console()
-    console.print(table)
+    console.print(make_table(columns, rows_of(report), title=title, show_header=False))
     verdict = Text("PASS", "bold green") if report.passed else Text("FAIL", "bold red")
     why = f" ({report.too_large})" if report.too_large else ""
     console.print(

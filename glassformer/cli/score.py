@@ -6,9 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import options
 from glassformer.errors import UserError
@@ -18,18 +16,14 @@ from glassformer.screen import warn
 AT_ONCE = 256
 
 
+@options.documented
 def score(
     run: options.Run,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[data.KEY=VALUE]...", help="How to read the file, such as data.source_field=en."),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option(help="Pairs as for training: TSV, CSV, JSON, JSONL, Parquet; or a text a line.")
-    ] = None,
-    target: Annotated[Path | None, typer.Option(help="The targets, where --file holds the sources alone.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write there instead of stdout; a new file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    overrides: list[str] | None = None,
+    file: Path | None = None,
+    target: Path | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
     device: options.Device = "auto",
     step: options.Step = None,
 ) -> None:
@@ -79,7 +73,7 @@ def score(
         write("".join(line + "\n" for line in found))
     if left_out:
         most = model.model.config.block_size
-        warn(_("{count:,.0f} pairs have more than {most} tokens and no score", count=left_out, most=most))
+        warn(_("{count:,.0f} pairs have more than {most} tokens and no score", left_out, most))
     if tokens:
         told = _(
             "loss {mean:.4f} nats a token, perplexity {perplexity:.2f}, over {tokens:,.0f} tokens",

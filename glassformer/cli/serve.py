@@ -8,60 +8,27 @@ import sys
 import threading
 import webbrowser
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import options
 from glassformer.language import _
 from glassformer.screen import say
 
 
+@options.documented
 def serve(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders; each is loaded and has to answer once.")
-    ],
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; any but a loopback one needs a key.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 5000,
-    languages: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What a run translates, where its recipe does not say: de:en, or NAME=de,fr:en for one of several."
-        ),
-    ] = None,
-    key_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file whose first line is the API key (more lines: more keys); or set GLASSFORMER_API_KEY."
-        ),
-    ] = None,
-    allow_host: Annotated[list[str] | None, typer.Option(help="A host name this server is known by.")] = None,
-    allow_origin: Annotated[
-        list[str] | None, typer.Option(help="A site whose pages may ask, such as https://example.org.")
-    ] = None,
-    batch_invariant: Annotated[
-        bool, typer.Option("--batch-invariant", help="An answer never depends on its neighbours in the batch; slower.")
-    ] = False,
-    learn: Annotated[
-        bool,
-        typer.Option(
-            "--learn", help="Take corrections, and learn each while answering; see docs/how-to/corrections.md."
-        ),
-    ] = False,
-    processes: Annotated[
-        int, typer.Option(help="So many processes, each with the runs in memory: for thousands of requests a second.")
-    ] = 1,
-    limit: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Change a limit, such as queue=64 or seconds=30.")
-    ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            help="auto (CUDA where there is one), cpu or cuda; or several, as cuda:0,cuda:1: a worker on each."
-        ),
-    ] = "auto",
+    runs: list[Path],
+    host: str = "127.0.0.1",
+    port: int = 5000,
+    languages: list[str] | None = None,
+    key_file: Path | None = None,
+    allow_host: list[str] | None = None,
+    allow_origin: list[str] | None = None,
+    batch_invariant: bool = False,
+    learn: bool = False,
+    processes: int = 1,
+    limit: list[str] | None = None,
+    device: str = "auto",
 ) -> None:
     """Answer over HTTP: LibreTranslate's /translate, OpenAI's /v1/completions, and a page at /.
 
@@ -84,14 +51,8 @@ def serve(
     )
 
 
-def open_page(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or a folder in which there are some.")
-    ],
-    port: Annotated[int, typer.Option(help="The port on this machine; 0 takes a free one.")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only say the address; open it yourself.")] = False,
-    device: options.Device = "auto",
-) -> None:
+@options.documented
+def open_page(runs: list[Path], port: int = 0, no_browser: bool = False, device: options.Device = "auto") -> None:
     """Type, and see inside with every key; cut parts, force a token, and see what the answer becomes; watch runs learn.
 
     A page in the browser, served by this machine for itself alone, until Ctrl-C. Its address holds the text, the cuts, the
@@ -107,7 +68,7 @@ def open_page(
     has_screen = sys.platform in ("darwin", "win32") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())
 
     def show(address: str) -> None:
-        say(_("open {address} in a browser; Ctrl-C ends it", address=address))
+        say(_("open {address} in a browser; Ctrl-C ends it", address))
         if has_screen and not no_browser:
             threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
 
@@ -135,7 +96,5 @@ def server_or_hint() -> Any:
         if (error.name or "").startswith("glassformer"):
             raise
         raise UserError(
-            "serving needs the package {name}; install it with: {command}",
-            name=error.name,
-            command=install_hint("serve"),
+            "serving needs the package {name}; install it with: {command}", error.name, install_hint("serve")
         ) from None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from glassformer.cli import options
 from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized, padded
-from glassformer.screen import say, table_console, warn
+from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, say, table_console, warn
 
 if TYPE_CHECKING:
     from glassformer.lab.claims import ClaimReport
@@ -19,19 +20,16 @@ if TYPE_CHECKING:
 OUT = Path("runs") / "studies"
 
 
+@options.documented
 def study(
-    names: Annotated[list[str] | None, typer.Argument(help="Which claims; without a name, a list of them.")] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="All of them, one after the other; about two and a half hours.")
-    ] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A look in two minutes: fewer seeds, fewer steps.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="More seeds and sizes than by default.")] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Where trials, tables and pictures go; runs/studies by default.")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Trials at once; as many as there are cores by default.")] = None,
-    device: Annotated[str, typer.Option(help="Where trials run: cpu, or cuda, several at once there too.")] = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line on stdout.")] = False,
+    names: list[str] | None = None,
+    everything: bool = False,
+    quick: bool = False,
+    full: bool = False,
+    out: Path | None = None,
+    jobs: int | None = None,
+    device: str = "cpu",
+    as_json: bool = False,
 ) -> None:
     """Put a claim of the literature to the test: [bold]glassformer study residuals[/].
 
@@ -52,7 +50,7 @@ def study(
     from glassformer.runs.stop import STOPPED, Stopped, StopRequest
 
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        raise ConfigError("--device is cpu or cuda where there is one, not {device!r}", device=device)
+        raise ConfigError("--device is cpu or cuda where there is one, not {device!r}", device)
     budget = BUDGETS["quick" if quick else "full" if full else "default"]
     chosen = [claim_named(name) for name in names or ()] or all_claims()
     stop = StopRequest()
@@ -64,10 +62,10 @@ def study(
                 say(
                     _(
                         "{name}: {trials} trials, about {minutes} min{cores}",
-                        name=one.name,
-                        trials=len(one.plan(budget)),
-                        minutes=max(1, round(one.minutes * share)),
-                        cores=cores,
+                        one.name,
+                        len(one.plan(budget)),
+                        max(1, round(one.minutes * share)),
+                        cores,
                     )
                 )
                 with stop.may_drop():
@@ -83,8 +81,6 @@ def study(
 
 def show_list(out: Path, as_json: bool) -> None:
     """Every study, with its verdict where it has been carried out."""
-    from rich.table import Table
-
     from glassformer.lab.claims import all_claims
     from glassformer.lab.claims.report import measured, read_verdict
 
@@ -92,22 +88,13 @@ def show_list(out: Path, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for one in all_claims():
         here = next((v for e in ("full", "default", "quick") if (v := read_verdict(out / e, one.name))), "")
-        known = ours.get(one.name, {})
-        rows.append(
-            {
-                "name": one.name,
-                "claim": localized(one.claim),
-                "minutes": one.minutes,
-                "verdict": here,
-                "measured": known,
-            }
-        )
+        found = {"name": one.name, "claim": localized(one.claim), "minutes": one.minutes}
+        rows.append(found | {"verdict": here, "measured": ours.get(one.name, {})})
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in (_("study"), _("min"), _("our verdict"), _("found here"), _("claim")):
-        table.add_column(column, no_wrap=column != "claim", justify="right" if column == "min" else "left")
+    fixed = (_("study"), FIXED), (_("min"), FIXED | RIGHT), (_("our verdict"), FIXED), (_("found here"), FIXED)
+    table = make_table((*fixed, _("claim")), **BARE)
     for row in rows:
         verdicts = row["measured"].get("verdict", {}).get(language(), "–"), row["verdict"] or "–"
         table.add_row(row["name"], str(row["minutes"]), *verdicts, row["claim"])
@@ -116,8 +103,6 @@ def show_list(out: Path, as_json: bool) -> None:
 
 def show(report: ClaimReport) -> None:
     """Tables, conditions and verdict of one study."""
-    from rich.table import Table
-
     console = table_console()
     console.print(
         f"\n{report.claim.name}: {localized(report.claim.claim)}\n({report.claim.said_by})",
@@ -125,19 +110,14 @@ def show(report: ClaimReport) -> None:
         soft_wrap=True,
     )
     for one in report.finding.tables:
-        table = Table(title=one.title, title_justify="left")
-        for column in one.columns:
-            table.add_column(column, overflow="fold")
-        for row in one.rows:
-            table.add_row(*row)
-        console.print(table)
+        console.print(make_table([(column, FOLD) for column in one.columns], one.rows, title=one.title))
     for part in report.finding.parts:
         for condition in part.conditions:
             console.print(
                 f"  {padded(localized(condition.outcome), 6)}  {localized(condition.text)} ({condition.detail})",
                 soft_wrap=True,
             )
-        console.print(_("verdict: {verdict}", verdict=part.told), part.says and localized(part.says), style="bold")
+        console.print(_("verdict: {verdict}", part.told), part.says and localized(part.says), style="bold")
     for note in report.finding.notes:
         console.print(note, soft_wrap=True)
     console.print(f"{report.folder / report.claim.name}.png, .md, .json", soft_wrap=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from glassformer.cli import lines, options
 
@@ -23,40 +24,12 @@ def tag(
 
     Words are cut at spaces; for a run on the built-in date-parts, as its training lines were.
     """
-    given = lines.Input(texts, file, out, resume)
-    given.check()
-    lines.check_counts(batch_size=batch_size)
 
-    from glassformer import tasks
-    from glassformer.api import load
+    def answers(model: Any, texts: Sequence[str]) -> Iterator[lines.Read]:
+        from glassformer import tasks
 
-    model = load(run, device=device, step=step)
-    model.require("tag")
-    unknown = lines.Unknown(lambda text: tasks.unknown(model, text))
+        for words in tasks.tag(model, list(texts)):
+            yield {"words": [asdict(one) for one in words]}, " ".join(f"{one.word}/{one.label}" for one in words)
 
-    def answer(texts: Sequence[str]) -> list[lines.Output]:
-        found = []
-        for text, words in zip(texts, tasks.tag(model, list(texts)), strict=True):
-            if as_json:
-                found.append(
-                    lines.Output(
-                        [lines.as_line({"source": text, "words": [asdict(w) for w in words], **unknown.fact(text)})]
-                    )
-                )
-            else:
-                found.append(lines.Output([" ".join(f"{w.word}/{w.label}" for w in words)]))
-        return found
-
-    job = lines.TextJob(
-        "tag",
-        lines.run_fingerprint(run, step) if out is not None else "",
-        {"json": as_json},
-        answer,
-        as_json,
-        {"words": []},
-        batch=batch_size or lines.BATCH,
-        group=8 * (batch_size or lines.BATCH),
-        escape=lines.escaped,
-        unknown=unknown,
-    )
-    lines.reply(given, job)
+    given, how = lines.Input(texts, file, out, resume), {"json": as_json}
+    lines.reply_by_reading("tag", run, given, answers, how, {"words": []}, batch_size, device, step)

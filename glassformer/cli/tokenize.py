@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from glassformer.cli import lines, options
 from glassformer.errors import ConfigError, UserError
 
 
+@options.documented
 def tokenize(
-    tokenizer: Annotated[Path, typer.Argument(help="A run folder, or a tokenizer.json of one.")],
+    tokenizer: Path,
     texts: options.Texts = None,
     file: options.InputFile = None,
-    side: Annotated[str, typer.Option(help="Of a run with two vocabularies: source or target.")] = "source",
-    decode: Annotated[bool, typer.Option("--decode", help="Ids in (5 8 2), their text out.")] = False,
+    side: str = "source",
+    decode: bool = False,
     as_json: options.AsJson = False,
 ) -> None:
     """The pieces that a tokenizer cuts texts into, with | between them, then a tab and their ids; or, with --decode, the text
@@ -25,7 +24,7 @@ def tokenize(
     given = lines.Input(texts, file)
     given.check()
     if side not in ("source", "target"):
-        raise ConfigError("--side is source or target, not {side!r}", side=side)
+        raise ConfigError("--side is source or target, not {side!r}", side)
     from glassformer.runs.folder import RunFolder
     from glassformer.text.imported import load_tokenizer
 
@@ -36,7 +35,7 @@ def tokenize(
             try:
                 ids = [int(word) for word in text.replace(",", " ").split()]
             except ValueError:
-                raise UserError("with --decode a text is ids, such as 5 8 2, not {text!r}", text=text) from None
+                raise UserError("with --decode a text is ids, such as 5 8 2, not {text!r}", text) from None
             out = cut.decode(ids)
             return lines.as_line({"ids": ids, "text": out}) if as_json else lines.escaped(out)
         ids = cut.encode(text)

@@ -8,14 +8,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from glassformer.cli import options
 from glassformer.cli.nproc import launch
 from glassformer.cli.own_data import sorted_words, with_data
-from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
+from glassformer.config import Recipe, read_recipe
 from glassformer.config.fields import check_name
 from glassformer.config.fine_tune import fine_tuned
 from glassformer.config.recipe import apply_overrides
@@ -31,43 +29,19 @@ if TYPE_CHECKING:
 NEW_PAIRS = 10
 """How often a pair that a run is to learn counts, beside one that it has learned."""
 
-WhatToTrain = Annotated[
-    str | None, typer.Argument(help="A recipe's name, a .toml file, a file of data, or (with --resume) a run folder.")
-]
-DataFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--data", help="Train on this file; again for val and test. Without a recipe, one is chosen for it."),
-]
-FromRun = Annotated[
-    Path | None, typer.Option("--from", help="Fine-tune: begin with the weights and tokenizers of this run.")
-]
-Overwrite = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite", help="Replace the run that is there; it goes when the new one has its first checkpoint."
-    ),
-]
-PlantedMistake = Annotated[
-    str, typer.Option("--mistake", help="Plant a well-known mistake; glassformer museum --list names them.")
-]
-NumberOfProcesses = Annotated[
-    int, typer.Option("--nproc", min=1, max=1024, help="Train with so many processes, such as one for each GPU here.")
-]
 
-
+@options.documented
 def train(
-    recipe: WhatToTrain = None,
+    recipe: str | None = None,
     overrides: options.Changes = None,
-    data: DataFiles = None,
+    data: list[Path] | None = None,
     out: options.RunOut = None,
-    from_run: FromRun = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that is there.")] = False,
-    accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="With --resume: yes, go on with other settings than before.")
-    ] = False,
-    overwrite: Overwrite = False,
-    mistake: PlantedMistake = "none",
-    nproc: NumberOfProcesses = 1,
+    from_run: Path | None = None,
+    resume: bool = False,
+    accept_changes: bool = False,
+    overwrite: bool = False,
+    mistake: str = "none",
+    nproc: int = 1,
 ) -> None:
     """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/]; or go on
     from one that is there, on other data: [bold]glassformer train mine.toml --from runs/dates[/].
@@ -107,8 +81,8 @@ def train(
         if not resume:
             raise ConfigError(
                 "{recipe} is a run, not a recipe; go on with it by: glassformer train {quoted_recipe} --resume",
-                recipe=recipe,
-                quoted_recipe=shlex.quote(recipe),
+                recipe,
+                shlex.quote(recipe),
             )
         folder = Path(recipe)
         wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
@@ -138,7 +112,7 @@ def beside_own_examples(values: dict[str, Any], run: RunFolder) -> dict[str, Any
         kept = {split: os.path.abspath(store_path(run.path / "data", split)) for split in splits}
         data = kept | data | {"train": [{"path": data["train"], "weight": NEW_PAIRS}, kept["train"]]}
         data.setdefault("val_fraction", 0.0)  # of the new pairs none is taken out
-        say(_("with the pairs that {run} keeps beside, so that it forgets none", run=run.path))
+        say(_("with the pairs that {run} keeps beside, so that it forgets none", run.path))
     return {**{part: value for part, value in values.items() if part != "model"}, "data": data}
 
 
@@ -173,7 +147,7 @@ def begin(values: dict[str, Any], name: str, folder: Path, from_run: Path | None
     if from_run is not None:
         start = runs.start_of(from_run)
         if folder.resolve() == start.run.path.resolve():
-            raise ConfigError("{folder} is the run to begin with; choose another folder with --out", folder=folder)
+            raise ConfigError("{folder} is the run to begin with; choose another folder with --out", folder)
         tuned_recipe = fine_tuned(start.recipe, values, name=name)
         run_it(lambda: runs.train(tuned_recipe, folder, overwrite=overwrite, start=start), folder)
     else:
@@ -199,7 +173,7 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
         run = work()
     except runs.Stopped as stopped:
         say(
-            _("stopped; go on with: glassformer train {run} --resume", run=shlex.quote(str(folder)))
+            _("stopped; go on with: glassformer train {run} --resume", shlex.quote(str(folder)))
             if stopped.goes_on
             else _("stopped before the first checkpoint; the same command begins again")
         )
@@ -209,18 +183,11 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     with unbreakable_screen():
         minutes, seconds = divmod(int(time.perf_counter() - began), 60)
         print(
-            localized(
-                _(
-                    "\ntrained in {minutes} min {seconds:02d} s; the run is in {path}",
-                    minutes=minutes,
-                    seconds=seconds,
-                    path=run.path,
-                )
-            )
+            localized(_("\ntrained in {minutes} min {seconds:02d} s; the run is in {path}", minutes, seconds, run.path))
         )
-        print(localized(_("final model: {which_weights}", which_weights=which_weights(run, run.recipe))))
+        print(localized(_("final model: {which_weights}", which_weights(run, run.recipe))))
         if pictures := draw_curves(run):
-            print(localized(_("curves: {pictures}", pictures=", ".join(map(str, pictures)))))
+            print(localized(_("curves: {pictures}", ", ".join(map(str, pictures)))))
         print_next(run.recipe, run.path)
 
 
@@ -242,6 +209,3 @@ def print_next(recipe: Recipe, folder: Path) -> None:
     for command in (*asked, f"evaluate {path}{'' if has_test else ' --split val'}"):
         print(f"{first} glassformer {command}")
         first = " " * width(first)
-
-
-__all__ = ["RECIPE_FOLDER", "train"]

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from glassformer.cli import lines, options, writing
 from glassformer.cli.bulk import LocalWorkers, reply_in_bulk
@@ -103,18 +101,6 @@ def make_job(
     )
 
 
-AlignWords = Annotated[
-    bool, typer.Option("--align-words", help="The same by words, in Pharaoh's form: blanks part words.")
-]
-Markup = Annotated[
-    bool,
-    typer.Option(
-        "--markup", help="The --file is a document (.html .md .srt .po .xlf .docx): its markup is carried over."
-    ),
-]
-KeepNumbers = Annotated[
-    bool, typer.Option("--keep-numbers", help="With --markup: numbers as they are, as placeholders and addresses.")
-]
 PLAIN = Shown(scores=False, align=False, words=False, json=False, trace=False)
 
 
@@ -147,6 +133,7 @@ def translate_markup(
         sys.stdout.buffer.write(done)
 
 
+@options.documented
 @options.takes_decoding
 def translate(
     run: options.Run,
@@ -154,28 +141,20 @@ def translate(
     file: options.InputFile = None,
     out: options.OutputFile = None,
     resume: options.Resume = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option(help="With --file and --out: so many processes; the same command goes on after a kill."),
-    ] = None,
-    ray: Annotated[
-        bool, typer.Option("--ray", help="As --jobs, by Ray: an actor for each GPU or core of a cluster.")
-    ] = False,
-    scores: Annotated[bool, typer.Option("--scores", help="The score before each answer, and a tab.")] = False,
-    align: Annotated[
-        bool,
-        typer.Option("--align", help="After each answer a tab and links of tokens, source-answer, counted from 0."),
-    ] = False,
-    align_words: AlignWords = False,
+    jobs: int | None = None,
+    ray: bool = False,
+    scores: bool = False,
+    align: bool = False,
+    align_words: bool = False,
     as_json: options.AsJson = False,
-    trace: Annotated[bool, typer.Option("--trace", help="With --json: every step of the beam.")] = False,
+    trace: bool = False,
     term: options.Terms = None,
-    glossary: Annotated[Path | None, typer.Option(help="A file of WORD<tab>TERM lines, as for --term.")] = None,
+    glossary: Path | None = None,
     prefix: options.Prefix = "",
     ban: options.Banned = None,
     stop: options.Stops = None,
-    markup: Markup = False,
-    keep_numbers: KeepNumbers = False,
+    markup: bool = False,
+    keep_numbers: bool = False,
     ensemble: options.Ensemble = None,
     settings: options.Settings = None,
     device: options.Device = "auto",

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import inspect
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,48 +28,12 @@ from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized
 from glassformer.screen import be_quiet
 
-EXAMPLES = {
-    "demo": "demo",
-    "recipes": "recipes",
-    "info": "info transformer-base",
-    "init": "init pairs.tsv",
-    "plan": "plan dates train.steps=200",
-    "train": "train dates train.steps=200 --out runs/mine",
-    "doctor": "doctor runs/dates",
-    "verify-resume": "verify-resume dates --steps 20",
-    "translate": 'translate runs/dates "3 mai 1979" --n-best 3',
-    "backtranslate": "backtranslate runs/de-en --file german.txt --out synthetic.tsv",
-    "improve": "improve pairs.tsv --text german.txt --minutes 30",
-    "distill": "distill runs/dates --out runs/small",
-    "generate": 'generate runs/stdlib-gpt "def read(" --temperature 0.8',
-    "fill": 'fill runs/stdlib-bert "import ___" --top 3',
-    "classify": 'classify runs/languages "Spanien und Dänemark"',
-    "tag": 'tag runs/date-parts "3 mai 1979"',
-    "tokenize": 'tokenize runs/dates "3 mai 1979"',
-    "serve": "serve runs/dates --port 5000",
-    "evaluate": "evaluate runs/dates --limit 100",
-    "score": "score runs/dates --file pairs.tsv",
-    "compare": "compare runs/a runs/b",
-    "reproduce": "reproduce dates",
-    "ablate": "ablate dates --vary model.n_layer=1,2,4 --seeds 3",
-    "complexity": "complexity --quick",
-    "audit": "audit my_model.py:Model --arg vocab_size=100",
-    "import": "import Helsinki-NLP/opus-mt-de-en",
-    "export": "export runs/dates --to ct2 --quantize int8",
-    "study": "study residuals --quick",
-    "homework": "homework attention",
-    "museum": "museum softmax-twice",
-    "diagnose": "diagnose runs/dates",
-    "open": "open runs/dates",
-    "look": 'look runs/dates "3 mai 1979"',
-    "heads": "heads runs/dates --prune 6",
-    "figures": "figures",
-    "get": "data get shakespeare",
-    "check": "data check pairs.tsv",
-    "clean": "data clean pairs.tsv --out clean.tsv",
-    "cache": "data cache --clear",
-}
-"""What one would type, for the foot of each verb's help."""
+VERBS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("verbs.toml").read_text(encoding="utf-8"))
+"""By heading, the verbs with an example of each. Each is a function of its own file, but for `HOMES`."""
+
+HOMES = {"import": "import_model.import_model", "diagnose": "museum.diagnose", "open": "serve.open_page"}
+
+EXAMPLES = {name: example for verbs in VERBS.values() for name, example in verbs.items()}
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but what was asked for and what goes wrong.")]
 
@@ -111,93 +78,23 @@ def before_any_verb(
     be_quiet(quiet)
 
 
-def training_groups() -> dict[str, dict[str, Callable[..., Any]]]:
-    """The verbs that make a run, or a better one."""
-    from glassformer.cli import backtranslate, distill, doctor, improve, train, verify_resume
-
-    return {
-        "Train": {"train": train.train, "doctor": doctor.doctor, "verify-resume": verify_resume.verify_resume},
-        "Improve": {
-            "improve": improve.improve,
-            "backtranslate": backtranslate.backtranslate,
-            "distill": distill.distill,
-        },
-    }
+def verb_named(name: str) -> Callable[..., Any]:
+    """The function of a verb."""
+    own = name.replace("-", "_")
+    file, _dot, function = HOMES.get(name, f"{own}.{own}").partition(".")
+    return getattr(importlib.import_module(f"glassformer.cli.{file}"), function)  # type: ignore[no-any-return]
 
 
 def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     """Every verb by its name, under the heading it has in `--help`."""
-    from glassformer.cli import (
-        ablate,
-        audit,
-        classify,
-        compare,
-        complexity,
-        demo,
-        evaluate,
-        export,
-        figures,
-        fill,
-        generate,
-        heads,
-        homework,
-        import_model,
-        info,
-        init,
-        look,
-        museum,
-        plan,
-        recipes,
-        reproduce,
-        score,
-        serve,
-        study,
-        tag,
-        tokenize,
-        translate,
-    )
-
     return {
-        "Begin": {
-            "demo": demo.demo,
-            "recipes": recipes.recipes,
-            "info": info.info,
-            "init": init.init,
-            "plan": plan.plan,
-        },
-        **training_groups(),
-        "Use a run": {
-            "translate": translate.translate,
-            "generate": generate.generate,
-            "fill": fill.fill,
-            "classify": classify.classify,
-            "tag": tag.tag,
-            "tokenize": tokenize.tokenize,
-            "serve": serve.serve,
-        },
-        "Measure": {
-            "evaluate": evaluate.evaluate,
-            "score": score.score,
-            "compare": compare.compare,
-            "reproduce": reproduce.reproduce,
-            "ablate": ablate.ablate,
-            "complexity": complexity.complexity,
-            "audit": audit.audit,
-        },
-        "In and out": {"import": import_model.import_model, "export": export.export},
-        "Ask what is true": {
-            "study": study.study,
-            "museum": museum.museum,
-            "diagnose": museum.diagnose,
-            "homework": homework.homework,
-        },
-        "See inside": {"open": serve.open_page, "look": look.look, "heads": heads.heads, "figures": figures.figures},
+        heading: {name: verb_named(name) for name in names} for heading, names in VERBS.items() if heading != "data"
     }
 
 
 def example(name: str) -> str:
     """The last line of a verb's help."""
-    return _("Example: glassformer {command}", command=EXAMPLES[name])
+    return _("Example: glassformer {command}", EXAMPLES[name])
 
 
 def own_name(option: str) -> str:
@@ -325,19 +222,19 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
     if type(error).__name__ == "UsageError" and context is not None and said.startswith("No such command"):
         known = list(getattr(context.command, "commands", {}))
         word = said.split("'")[1] if said.count("'") > 1 else ""
-        said = _("there is no command {word!r}{suggestion}", word=word, suggestion=did_you_mean(word, known))
+        said = _("there is no command {word!r}{suggestion}", word, did_you_mean(word, known))
     elif wrong is not None:
         name, settings = wrong.lstrip("-").replace("_", "-"), {} if context is None else settings_of(context.command)
         meant = {one: with_value(setting, wrong, words) for one, setting in settings.items()}
         meant |= {str(option).lstrip("-"): str(option) for option in getattr(error, "possibilities", None) or []}
         if name in settings:
-            said = _("{option} is a setting and no option; write {setting}", option=wrong, setting=meant[name])
+            said = _("{option} is a setting and no option; write {setting}", wrong, meant[name])
         else:
             close = difflib.get_close_matches(name, meant, n=1)
-            suggestion = _(" (did you mean {name!r}?)", name=meant[close[0]]) if close else ""
-            said = _("there is no option {option}{suggestion}", option=wrong, suggestion=suggestion)
+            suggestion = _(" (did you mean {name!r}?)", meant[close[0]]) if close else ""
+            said = _("there is no option {option}{suggestion}", wrong, suggestion)
     elif type(error).__name__ == "MissingParameter" and (match := re.fullmatch("Missing argument (.*)", said)):
-        said = _("missing argument {name}", name=match[1])
+        said = _("missing argument {name}", match[1])
     else:
         said = said[:1].lower() + said[1:]
-    return _("{mistake}; see: {command} --help", mistake=said, command=path)
+    return _("{mistake}; see: {command} --help", said, path)

@@ -25,9 +25,9 @@ def decode_options(decoding: dict[str, Any], settings: list[str] | None) -> dict
         name, equals, value = setting.partition("=")
         name = name.strip().removeprefix("decode.").replace("-", "_")
         if not equals or not name:
-            raise ConfigError("--set takes NAME=VALUE, such as alpha=1, not {setting!r}", setting=setting)
+            raise ConfigError("--set takes NAME=VALUE, such as alpha=1, not {setting!r}", setting)
         if name in found:
-            raise ConfigError("{name} is set twice", name=name)
+            raise ConfigError("{name} is set twice", name)
         found[name] = value.strip()
     return found
 
@@ -38,27 +38,21 @@ def read_glossary(path: Path) -> dict[str, str]:
     try:
         lines = read_regular(path).decode("utf-8-sig").splitlines()
     except OSError as error:
-        raise UserError("the glossary {path} cannot be read: {reason}", path=path, reason=error.strerror) from None
+        raise UserError("the glossary {path} cannot be read: {reason}", path, error.strerror) from None
     except UnicodeDecodeError:
-        raise UserError("the glossary {path} is not UTF-8 text", path=path) from None
+        raise UserError("the glossary {path} is not UTF-8 text", path) from None
     for number, line in enumerate(lines, 1):
         word, tab, term = line.partition("\t")
         if not line.strip():
             continue
         if not tab or not word.strip() or not term.strip():
-            raise UserError(
-                "line {number} of the glossary {path} is not a word, a tab and a term", number=number, path=path
-            )
+            raise UserError("line {number} of the glossary {path} is not a word, a tab and a term", number, path)
         glossary[word.strip()] = term.strip()
     return glossary
 
 
 def make_constraints(
-    terms: list[str] | None,
-    glossary: Path | None,
-    prefix: str,
-    banned: list[str] | None,
-    stops: list[str] | None,
+    terms: list[str] | None, glossary: Path | None, prefix: str, banned: list[str] | None, stops: list[str] | None
 ) -> TextConstraints:
     """What the options say of what an answer must and must not contain."""
     from glassformer.tasks import TextConstraints

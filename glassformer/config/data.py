@@ -24,13 +24,11 @@ class DataFile:
     def __post_init__(self) -> None:
         if not 0 < self.weight <= 1000:
             raise ConfigError(
-                "the weight of {path} must be above 0 and at most 1000, not {weight}",
-                path=self.path,
-                weight=self.weight,
+                "the weight of {path} must be above 0 and at most 1000, not {weight}", self.path, self.weight
             )
         if self.tag != " ".join(self.tag.split()):
             raise ConfigError(
-                "the tag of {path} must not begin, end or double its blanks: {tag!r}", path=self.path, tag=self.tag
+                "the tag of {path} must not begin, end or double its blanks: {tag!r}", self.path, self.tag
             )
 
 
@@ -178,8 +176,8 @@ class DataConfig:
             raise ConfigError(
                 "data.{split}_target is set but data.{split} {what}; two aligned files need both, and in a list each entry "
                 'has its own: {{path = "a.en", target = "a.de"}}',
-                split=split,
-                what=what,
+                split,
+                what,
             )
         return named or ()
 
@@ -190,11 +188,11 @@ class DataConfig:
         ):
             raise ConfigError(
                 "data.test_lengths is a shortest and a longest length, such as [20, 30], not {test_lengths}",
-                test_lengths=list(self.test_lengths),
+                list(self.test_lengths),
             )
         for split in ("train", "val", "test"):
             if getattr(self, split) == ():
-                raise ConfigError("data.{split} is an empty list; name a file in it, or leave it out", split=split)
+                raise ConfigError("data.{split} is an empty list; name a file in it, or leave it out", split)
         files = {split: self.files(split) for split in ("train", "val", "test")}
         if any(file.weight != 1 for split in ("val", "test") for file in files[split]):
             raise ConfigError("a weight is for the files of data.train; what is measured on counts once")
@@ -208,10 +206,10 @@ class DataConfig:
         if self.bpe_dropout and (self.task != "pairs" or self.tokenizer != "bpe"):
             raise ConfigError(
                 'data.bpe_dropout is for data.task="pairs" and data.tokenizer="bpe", not {task} by {tokenizer}',
-                task=self.task,
-                tokenizer=self.tokenizer,
+                self.task,
+                self.tokenizer,
             )
         if self.augment and self.task != "pairs":
-            raise ConfigError('data.augment is for data.task="pairs", not {task}', task=self.task)
+            raise ConfigError('data.augment is for data.task="pairs", not {task}', self.task)
         if self.both_ways and (self.task != "pairs" or self.separate_vocabularies):
             raise ConfigError("data.both_ways is for pairs whose two sides share one vocabulary")

@@ -49,7 +49,7 @@ def in_words(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return ", ".join(map(str, options))
     if typing.get_origin(hint) is tuple:
-        return _("a list") if options[-1] is Ellipsis else _("a list of {n_options}", n_options=len(options))
+        return _("a list") if options[-1] is Ellipsis else _("a list of {n_options}", len(options))
     if options:
         return " or ".join(dict.fromkeys(in_words(o) for o in options if o is not type(None)))
     known = {bool: _("true or false"), int: _("a whole number"), float: _("a number"), str: "text"}

@@ -65,7 +65,7 @@ def type_hints(kind: Any) -> dict[str, Any]:
 def did_you_mean(word: str, known: Sequence[str]) -> str:
     """ "; did you mean X?" where something known is spelt much like it, else nothing."""
     close = difflib.get_close_matches(word, [str(k) for k in known], n=1, cutoff=0.5)
-    return _(" (did you mean {name!r}?)", name=close[0]) if close else ""
+    return _(" (did you mean {name!r}?)", close[0]) if close else ""
 
 
 def listed(value: Any, name: str) -> Any:
@@ -75,7 +75,7 @@ def listed(value: Any, name: str) -> Any:
     try:
         return tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError("{name} is not a list as TOML writes it: {error}", name=name, error=error) from None
+        raise ConfigError("{name} is not a list as TOML writes it: {error}", name, error) from None
 
 
 def number(value: Any, name: str) -> float:
@@ -85,7 +85,7 @@ def number(value: Any, name: str) -> float:
     except (TypeError, ValueError, OverflowError):
         found = None
     if found is None or not math.isfinite(found):
-        raise ConfigError("{name} must be a number, not {value}", name=name, value=shortened(value))
+        raise ConfigError("{name} must be a number, not {value}", name, shortened(value))
     return found
 
 
@@ -101,12 +101,10 @@ def whole_number(value: Any, name: str) -> int:
     if isinstance(found, float) and math.isfinite(found) and found == int(found):
         found = int(found)
     if isinstance(found, bool) or not isinstance(found, int):
-        raise ConfigError("{name} must be a whole number, not {value}", name=name, value=shortened(value))
+        raise ConfigError("{name} must be a whole number, not {value}", name, shortened(value))
     if not -(2**63) <= found < 2**63:
         raise ConfigError(
-            "{name} must be a whole number of at most 64 bits; this one has {bit_length}",
-            name=name,
-            bit_length=found.bit_length(),
+            "{name} must be a whole number of at most 64 bits; this one has {bit_length}", name, found.bit_length()
         )
     return found
 
@@ -129,23 +127,15 @@ def table(value: Any, kind: Any, name: str) -> Any:
         return value
     if not isinstance(value, Mapping):
         raise ConfigError(
-            "{name} must hold texts and tables such as {example}, not {value}",
-            name=name,
-            example=kind.example,
-            value=shortened(value),
+            "{name} must hold texts and tables such as {example}, not {value}", name, kind.example, shortened(value)
         )
     for key in value:
         if key not in hints:
             raise ConfigError(
-                "there is no {key!r} in an entry of {name}{suggestion}",
-                key=key,
-                name=name,
-                suggestion=did_you_mean(str(key), list(hints)),
+                "there is no {key!r} in an entry of {name}{suggestion}", key, name, did_you_mean(str(key), list(hints))
             )
     if (first := next(iter(hints))) not in value:
-        raise ConfigError(
-            "an entry of {name} has no {first!r}; write it as {example}", name=name, first=first, example=kind.example
-        )
+        raise ConfigError("an entry of {name} has no {first!r}; write it as {example}", name, first, kind.example)
     return kind(**{key: coerce(item, hints[key], f"{name}.{key}") for key, item in value.items() if item is not None})
 
 
@@ -155,8 +145,8 @@ def check_name(name: str, what: str) -> None:
         raise ConfigError(
             "{what} is a name of at most 100 characters, without slashes and control characters, and no path, "
             "not {name}",
-            what=what,
-            name=shortened(name),
+            what,
+            shortened(name),
         )
 
 
@@ -175,44 +165,37 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
         if value not in options:
             raise ConfigError(
                 "{name} must be one of {options}, not {value}{suggestion}",
-                name=name,
-                options=", ".join(map(str, options)),
-                value=shortened(value),
-                suggestion=did_you_mean(shortened(value), options),
+                name,
+                ", ".join(map(str, options)),
+                shortened(value),
+                did_you_mean(shortened(value), options),
             )
         return value
     if typing.get_origin(hint) is tuple:
         parts = [p.strip() for p in value.strip("[]() ").split(",") if p.strip()] if isinstance(value, str) else value
         if options[-1] is Ellipsis:
             if not isinstance(parts, list | tuple):
-                raise ConfigError("{name} must be a list, not {value}", name=name, value=shortened(value))
+                raise ConfigError("{name} must be a list, not {value}", name, shortened(value))
             return tuple(coerce(p, options[0], name) for p in parts)
         if not isinstance(parts, list | tuple) or len(parts) != len(options):
-            raise ConfigError(
-                "{name} must be {n_options} numbers, not {value}",
-                name=name,
-                n_options=len(options),
-                value=shortened(value),
-            )
+            raise ConfigError("{name} must be {n_options} numbers, not {value}", name, len(options), shortened(value))
         return tuple(coerce(p, o, name) for p, o in zip(parts, options, strict=True))
     if hint is bool:
         if isinstance(value, bool):
             return value
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
-        raise ConfigError("{name} must be true or false, not {value!r}", name=name, value=value)
+        raise ConfigError("{name} must be true or false, not {value!r}", name, value)
     if hint is int:
         return whole_number(value, name)
     if hint is float:
         return number(value, name)
     if hint is str:
         if not isinstance(value, str):
-            raise ConfigError("{name} must be text, not {value}", name=name, value=shortened(value))
+            raise ConfigError("{name} must be text, not {value}", name, shortened(value))
         if re.search("[\ud800-\udfff]", value):
             raise ConfigError(
-                "{name} must be UTF-8 text, not {value}; give the file a name that is",
-                name=name,
-                value=shortened(value),
+                "{name} must be UTF-8 text, not {value}; give the file a name that is", name, shortened(value)
             )
         return value
     if is_dataclass(hint):
@@ -251,7 +234,7 @@ def refuse_number(name: str, value: Any, bounds: Bounds) -> None:
     low, high = bounds.gt if bounds.ge is None else bounds.ge, bounds.lt if bounds.le is None else bounds.le
     told: dict[str, Any] = {"name": name, "low": low, "high": high, "value": shortened(value)}
     if not Bounds().hold(value):
-        said = _("{name} must be a number, not {value}", name=name, value=told["value"])
+        said = _("{name} must be a number, not {value}", name, told["value"])
     elif high <= NARROW and (bounds.ge is None) == (bounds.le is None):
         said = _("{name} must lie between {low:g} and {high:g}, not {value}", **told)
     elif high <= NARROW and bounds.le is None:

@@ -21,6 +21,8 @@ ADAPTABLE = {"dropout", "attention_dropout", "head", "pool", "n_label", "init", 
 """Settings of a model that another training may have otherwise."""
 READING = {"tokenizer", "lowercase", "separate_vocabularies", "prompt_answer", "begin_documents", "close_texts"}
 """Settings of the data that belong to how the run's model reads texts."""
+FILLED_IN = {("model", key) for key in ("vocab_size", "source_vocab_size", "share_source_target")}
+"""What the preparation sets, whatever a recipe says."""
 LOWER = 0.1
 
 
@@ -38,13 +40,14 @@ def fine_tuned(run: Recipe, values: Mapping[str, Any], *, name: str = "recipe", 
         for key in given.keys() & hints.keys():
             fixed = key not in free if free is not None else key in READING
             own = getattr(getattr(run, part), key)
-            if fixed and coerce(given[key], hints[key], f"{part}.{key}") != own and not filled_in(part, key):
+            fixed = fixed and (part, key) not in FILLED_IN
+            if fixed and coerce(given[key], hints[key], f"{part}.{key}") != own:
                 raise ConfigError(
                     "{part}.{key} is {given} in the recipe and {own} in the run that training begins with; leave it out",
-                    part=part,
-                    key=key,
-                    given=given[key],
-                    own=own,
+                    part,
+                    key,
+                    given[key],
+                    own,
                 )
     out["model"] = base["model"] | {k: v for k, v in model.items() if k in ADAPTABLE or k not in base["model"]}
     inherited = {key: base["data"][key] for key in (*READING, "task") if key in base["data"]}
@@ -57,8 +60,3 @@ def fine_tuned(run: Recipe, values: Mapping[str, Any], *, name: str = "recipe", 
     if "learning_rate" not in out["train"]:
         out["train"]["learning_rate"] = run.train.learning_rate * (1 if resumed else LOWER)
     return Recipe.from_dict(out, name=name)
-
-
-def filled_in(part: str, key: str) -> bool:
-    """What the preparation sets, whatever a recipe says."""
-    return part == "model" and key in ("vocab_size", "source_vocab_size", "share_source_target")

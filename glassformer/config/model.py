@@ -159,8 +159,7 @@ class ModelConfig:
         (), 'heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`'
     )
     mistake: MistakeName = setting(
-        "none",
-        "a well-known mistake, planted on purpose (`glassformer museum --list`); the run is marked with it",
+        "none", "a well-known mistake, planted on purpose (`glassformer museum --list`); the run is marked with it"
     )
 
     def __post_init__(self) -> None:
@@ -168,14 +167,12 @@ class ModelConfig:
         if self.head_size is None and self.n_embd % self.n_head:
             raise ConfigError(
                 "model.n_embd {n_embd} is not divisible by model.n_head {n_head}; change one or set model.head_size",
-                n_embd=self.n_embd,
-                n_head=self.n_head,
+                self.n_embd,
+                self.n_head,
             )
         if self.n_head % self.kv_heads:
             raise ConfigError(
-                "model.n_head {n_head} is not divisible by model.n_kv_head {kv_heads}",
-                n_head=self.n_head,
-                kv_heads=self.kv_heads,
+                "model.n_head {n_head} is not divisible by model.n_kv_head {kv_heads}", self.n_head, self.kv_heads
             )
         self.check_family()
         if self.encoder_side is not self:
@@ -205,14 +202,13 @@ class ModelConfig:
         }
         for needed, there in places.items():
             if not there:
-                raise ConfigError("the mistake {name} needs {needed}; set that", name=name, needed=needed)
+                raise ConfigError("the mistake {name} needs {needed}; set that", name, needed)
 
     def check_positions(self) -> None:
         """Refuses positions that the sizes do not allow, and settings of a kind of positions that the model has not."""
         if self.positions == "rotary" and self.key_size % 2:
             raise ConfigError(
-                "rotary positions turn pairs of numbers, so the head size must be even, not {key_size}",
-                key_size=self.key_size,
+                "rotary positions turn pairs of numbers, so the head size must be even, not {key_size}", self.key_size
             )
         if self.n_encoder_head not in (None, self.n_head) and (
             self.positions == "alibi" or (self.positions == "rotary" and self.head_size is None)
@@ -220,30 +216,29 @@ class ModelConfig:
             more = "" if self.positions == "alibi" else _(", or set model.head_size")
             raise ConfigError(
                 "model.positions={positions} are made for heads of one kind; leave out model.n_encoder_head{more}",
-                positions=self.positions,
-                more=more,
+                self.positions,
+                more,
             )
         if self.positions == "sinusoidal" and self.n_embd % 2:
             raise ConfigError(
-                "sinusoidal positions come in pairs, so model.n_embd must be even, not {n_embd}", n_embd=self.n_embd
+                "sinusoidal positions come in pairs, so model.n_embd must be even, not {n_embd}", self.n_embd
             )
         if (self.rotary_factor > 1) != (self.rotary_scaling != "none"):
             raise ConfigError(
                 "longer texts by rotary positions need both model.rotary_scaling (linear, ntk or llama3) and a "
                 "model.rotary_factor above 1; they are {rotary_scaling} and {rotary_factor}",
-                rotary_scaling=self.rotary_scaling,
-                rotary_factor=self.rotary_factor,
+                self.rotary_scaling,
+                self.rotary_factor,
             )
         if self.rotary_low >= self.rotary_high:
             raise ConfigError(
                 "model.rotary_low must be below model.rotary_high, and they are {rotary_low} and {rotary_high}",
-                rotary_low=self.rotary_low,
-                rotary_high=self.rotary_high,
+                self.rotary_low,
+                self.rotary_high,
             )
         if self.rotary_scaling != "none" and self.positions != "rotary":
             raise ConfigError(
-                "model.rotary_scaling is for rotary positions, and model.positions is {positions}",
-                positions=self.positions,
+                "model.rotary_scaling is for rotary positions, and model.positions is {positions}", self.positions
             )
 
     def check_family(self) -> None:
@@ -253,13 +248,12 @@ class ModelConfig:
                 if getattr(self, f"n_encoder_{name}") is not None:
                     raise ConfigError(
                         "model.n_encoder_{name} is for the encoder-decoder; {family} has n_{name} alone",
-                        name=name,
-                        family=self.family,
+                        name,
+                        self.family,
                     )
             if self.source_vocab_size is not None:
                 raise ConfigError(
-                    "model.source_vocab_size is for the encoder-decoder; {family} has one vocabulary",
-                    family=self.family,
+                    "model.source_vocab_size is for the encoder-decoder; {family} has one vocabulary", self.family
                 )
         elif self.source_vocab_size is not None and self.share_source_target:
             raise ConfigError(
@@ -287,9 +281,9 @@ class ModelConfig:
                 raise ConfigError(
                     "model.pruned_heads: this model has no head {name!r}; a head is an attention and a number below "
                     "{n_head}, such as {family}.0.attention:0",
-                    name=name,
-                    n_head=self.n_head,
-                    family="encoder" if self.family == "bert" else "decoder",
+                    name,
+                    self.n_head,
+                    "encoder" if self.family == "bert" else "decoder",
                 )
         if len(set(self.pruned_heads)) < len(self.pruned_heads):
             raise ConfigError("model.pruned_heads names a head twice")

@@ -42,19 +42,16 @@ def with_own_names(values: Mapping[str, Any], part: str) -> dict[str, Any]:
             continue
         if other == "strict":
             raise ConfigError(
-                "{part}.{other} is the earlier name of {part}.{own}; leave one of them out",
-                part=part,
-                other=other,
-                own=own,
+                "{part}.{other} is the earlier name of {part}.{own}; leave one of them out", part, other, own
             )
         said = found[own] if own == "positions" else coerce(found[own], bool, f"model.{own}")
         if (said == "none" if own == "positions" else not said) != told:
             raise ConfigError(
                 "model.{other}={without} and model.{own}={said} contradict each other; leave one of them out",
-                other=other,
-                without=str(told).lower(),
-                own=own,
-                said=shortened(said).strip(chr(39)).lower(),
+                other,
+                str(told).lower(),
+                own,
+                shortened(said).strip(chr(39)).lower(),
             )
     return found
 

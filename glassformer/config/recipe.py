@@ -77,9 +77,9 @@ class Recipe:
             if not isinstance(preset, str) or preset not in PRESETS:
                 raise ConfigError(
                     "there is no preset {preset}{suggestion}; there are {presets}",
-                    preset=shortened(preset),
-                    suggestion=did_you_mean(shortened(preset), list(PRESETS)),
-                    presets=", ".join(PRESETS),
+                    shortened(preset),
+                    did_you_mean(shortened(preset), list(PRESETS)),
+                    ", ".join(PRESETS),
                 )
             values["model"] = {**PRESETS[preset], **model}
         parts: dict[str, Any] = {
@@ -89,9 +89,7 @@ class Recipe:
         for part, kind in PARTS.items():
             section = values.get(part, {})
             if not isinstance(section, dict):
-                raise ConfigError(
-                    "[{part}] must be a table of settings, not {section}", part=part, section=shortened(section)
-                )
+                raise ConfigError("[{part}] must be a table of settings, not {section}", part, shortened(section))
             parts[part] = build(kind, section, part)
         return Recipe(**parts)
 
@@ -140,23 +138,21 @@ def read_values(name_or_file: str, overrides: Sequence[str] = ()) -> tuple[dict[
         built_in = RECIPE_FOLDER / f"{name_or_file}.toml"
         if not os.path.exists(built_in):
             if path.suffix == ".toml":
-                raise ConfigError("there is no recipe file {name_or_file}", name_or_file=name_or_file)
+                raise ConfigError("there is no recipe file {name_or_file}", name_or_file)
             raise ConfigError(
                 "there is no recipe {name_or_file!r}{suggestion}; give a recipe's name or the path of a .toml file",
-                name_or_file=name_or_file,
-                suggestion=did_you_mean(name_or_file, recipe_names()),
+                name_or_file,
+                did_you_mean(name_or_file, recipe_names()),
             )
         path = built_in
     if not path.is_file() or path.stat().st_size > LARGEST:
-        raise ConfigError(
-            "{path} is no recipe: it is not a file of at most {largest:,} bytes", path=path, largest=LARGEST
-        )
+        raise ConfigError("{path} is no recipe: it is not a file of at most {largest:,} bytes", path, LARGEST)
     try:
         values = tomllib.loads(path.read_bytes().decode("utf-8"))
     except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of a number with thousands of digits
-        raise ConfigError("{path} is not valid TOML: {error}", path=path, error=error) from None
+        raise ConfigError("{path} is not valid TOML: {error}", path, error) from None
     except OSError as error:
-        raise ConfigError("{path} cannot be read: {reason}", path=path, reason=error.strerror) from None
+        raise ConfigError("{path} cannot be read: {reason}", path, error.strerror) from None
     if path.parent != RECIPE_FOLDER:
         place_in(values, path.parent)
     apply_overrides(values, overrides)
@@ -204,17 +200,12 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     part, dot, name = key.strip().partition(".")
     if not equals or not dot or not name:
-        raise ConfigError("{override!r} is not of the form key.sub=value, such as train.steps=200", override=override)
+        raise ConfigError("{override!r} is not of the form key.sub=value, such as train.steps=200", override)
     if part not in PARTS:
-        raise ConfigError(
-            "{key!r}: there is no part {part!r}{suggestion}",
-            key=key,
-            part=part,
-            suggestion=did_you_mean(part, list(PARTS)),
-        )
+        raise ConfigError("{key!r}: there is no part {part!r}{suggestion}", key, part, did_you_mean(part, list(PARTS)))
     section = values.setdefault(part, {})
     if not isinstance(section, dict):
-        raise ConfigError("[{part}] must be a table of settings, not {section}", part=part, section=shortened(section))
+        raise ConfigError("[{part}] must be a table of settings, not {section}", part, shortened(section))
     put(section, part, name, text.strip())
 
 
@@ -244,8 +235,5 @@ def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], part: str) -
         if key not in known:
             where = f"[{part}]" if part in PARTS else "a recipe"
             raise ConfigError(
-                "there is no setting {key!r} in {where}{suggestion}",
-                key=key,
-                where=where,
-                suggestion=did_you_mean(key, known),
+                "there is no setting {key!r} in {where}{suggestion}", key, where, did_you_mean(key, known)
             )

@@ -152,9 +152,7 @@ class TrainConfig:
         check(self, "train")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(
-                "train.betas must both be at least 0 and below 1, not {beta1}, {beta2}",
-                beta1=self.betas[0],
-                beta2=self.betas[1],
+                "train.betas must both be at least 0 and below 1, not {beta1}, {beta2}", self.betas[0], self.betas[1]
             )
         if self.r_drop and self.precision == "fp8":
             raise ConfigError("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto")

@@ -37,7 +37,7 @@ def check_task(config: DataConfig, family: str, head: str) -> None:
                     'model.head="none" learns nothing; set model.head to "mlm", or data.task to "classify" or "tag"'
                 )
             raise ConfigError(
-                'model.head="{head}" learns from labelled lines; for a text set model.head to "mlm"', head=head
+                'model.head="{head}" learns from labelled lines; for a text set model.head to "mlm"', head
             )
     elif config.task == "pairs":
         if family == "bert":
@@ -51,10 +51,10 @@ def check_task(config: DataConfig, family: str, head: str) -> None:
         either = "bert or gpt" if config.task == "classify" else "bert"
         raise ConfigError(
             'data.task="{task}" needs model.family={either} with model.head="{task}", not "{family}" with "{head}"',
-            task=config.task,
-            either=either,
-            family=family,
-            head=head,
+            config.task,
+            either,
+            family,
+            head,
         )
 
 

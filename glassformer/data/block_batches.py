@@ -100,7 +100,7 @@ class BlockBatches(Batches):
         if task == "masked" and (text.vocab_size is None or text.vocab_size <= CONTROL):
             raise ValueError("masking draws random tokens, so the token file must know its vocabulary")
         if self.stride < 1:
-            raise ConfigError("model.block_size must be at least {closed} to learn from masked text", closed=2 + closed)
+            raise ConfigError("model.block_size must be at least {closed} to learn from masked text", 2 + closed)
 
     def check_long_enough(self) -> None:
         """Refuses a text that is shorter than one block."""
@@ -108,8 +108,8 @@ class BlockBatches(Batches):
             raise UserError(
                 "the text has {size} tokens, which is less than one block of {block_size}; "
                 "set a smaller model.block_size or give more text",
-                size=self.size,
-                block_size=self.block_size,
+                self.size,
+                self.block_size,
             )
 
     @cached_property
@@ -145,13 +145,7 @@ class BlockBatches(Batches):
         order = epoch_order(self.blocks, self.seed, epoch)
         starts = share_out(self.blocks, self.batches_in_epoch)
         return BlockPlan(
-            self.batch_of,
-            epoch,
-            self.stride,
-            self.rows_in_batch if self.one_shape else None,
-            phase,
-            order,
-            starts,
+            self.batch_of, epoch, self.stride, self.rows_in_batch if self.one_shape else None, phase, order, starts
         )
 
     def batch_of(self, blocks: Int[np.ndarray, " n"], first: Int[np.ndarray, " n"], epoch: int, height: int) -> Batch:

@@ -144,7 +144,7 @@ def fetch(key: str, folder: Path) -> bool:
             for path in folder.glob(pattern):
                 path.unlink()
         if (home / key).exists():
-            say(_("the prepared data in {folder} is damaged; it is prepared again", folder=home / key))
+            say(_("the prepared data in {folder} is damaged; it is prepared again", home / key))
             remove(home / key)
         return False
     with suppress(OSError):
@@ -170,7 +170,7 @@ def keep(key: str, folder: Path, about: str, without: Collection[str] = ()) -> N
     except (OSError, UserError) as error:
         if not (home / key / MANIFEST).exists() and str(home) not in TOLD:  # else another process was faster
             TOLD.add(str(home))
-            say(_("prepared data is not kept for the next run: {why}", why=error))
+            say(_("prepared data is not kept for the next run: {why}", error))
     drop_oldest(key)
 
 

@@ -67,9 +67,9 @@ def get(name: str, folder: str | Path, base_urls: Mapping[str, str] | None = Non
     if name not in COLLECTIONS:
         raise UserError(
             "there is no collection {name!r}{suggestion}; there are {collections}",
-            name=name,
-            suggestion=did_you_mean(name, list(COLLECTIONS)),
-            collections=", ".join(COLLECTIONS),
+            name,
+            did_you_mean(name, list(COLLECTIONS)),
+            ", ".join(COLLECTIONS),
         )
     collection = COLLECTIONS[name]
     base = (base_urls or {}).get(name, collection.base)
@@ -79,9 +79,7 @@ def get(name: str, folder: str | Path, base_urls: Mapping[str, str] | None = Non
         files = [fetch(f"{base}/{file}", folder, sha256) for file, sha256 in collection.files.items()]
         return collection.cut(folder, files)
     except OSError as error:
-        raise UserError(
-            "{filename} cannot be written: {reason}", filename=folder, reason=error.strerror or error
-        ) from None
+        raise UserError("{filename} cannot be written: {reason}", folder, error.strerror or error) from None
 
 
 def fetch(url: str, folder: Path, sha256: str | None) -> Path:
@@ -95,15 +93,13 @@ def fetch(url: str, folder: Path, sha256: str | None) -> Path:
         arrived = download(url, Path(temporary))
         digest = durable.sha256(arrived)
         if known is not None and digest != known:
-            hint = _(
-                " (if the publisher has a new edition, remove {name} from {lock})", name=path.name, lock=folder / LOCK
-            )
+            hint = _(" (if the publisher has a new edition, remove {name} from {lock})", path.name, folder / LOCK)
             raise UserError(
                 "{url} is not the file that was expected: its SHA-256 is {digest}, not {known}; nothing was kept{advice}",
-                url=url,
-                digest=digest,
-                known=known,
-                advice="" if sha256 else hint,
+                url,
+                digest,
+                known,
+                "" if sha256 else hint,
             )
         os.replace(arrived, path)
     if known is None:
@@ -119,7 +115,7 @@ def read_lock(folder: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except structured.Unreadable as error:
-        raise UserError("{error}; remove it to begin anew", error=error) from None
+        raise UserError("{error}; remove it to begin anew", error) from None
     return checksums
 
 
@@ -154,22 +150,22 @@ def download(url: str, folder: Path) -> Path:
     except requests.exceptions.HTTPError as error:
         answer = error.response
         reason = f"{answer.status_code} {answer.reason}" if answer is not None else str(error)
-        raise UserError("{url} answered {reason}; nothing was kept", url=url, reason=reason) from None
+        raise UserError("{url} answered {reason}; nothing was kept", url, reason) from None
     except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ReadTimeout) as error:
         raise UserError(broke_off(url, error)) from None
     except requests.exceptions.ConnectionError as error:
         if "timed out" in str(error):  # in the middle of a body
             raise UserError(broke_off(url, error)) from None
         why = getattr(error.args[0] if error.args else error, "reason", error)
-        raise UserError("{url} cannot be reached: {reason}", url=url, reason=str(why).rpartition(": ")[2]) from None
+        raise UserError("{url} cannot be reached: {reason}", url, str(why).rpartition(": ")[2]) from None
     except requests.exceptions.RequestException as error:
-        raise UserError("{url} cannot be fetched: {error}", url=url, error=error) from None
+        raise UserError("{url} cannot be fetched: {error}", url, error) from None
 
 
 def broke_off(url: str, error: Exception) -> str:
     """A sentence for half a file."""
     why = str(error).rpartition(": ")[2] or type(error).__name__
-    return _("the download of {url} broke off ({why}); nothing was kept, try again", url=url, why=why)
+    return _("the download of {url} broke off ({why}); nothing was kept, try again", url, why)
 
 
 class DownloadDisplay:
@@ -183,11 +179,9 @@ class DownloadDisplay:
     def update(self, size: int) -> None:
         """So many bytes more."""
         self.bytes += size
-        spent = max(1e-3, time.monotonic() - self.display.began)
+        spent, size_so_far = max(1e-3, time.monotonic() - self.display.began), self.bytes / 1e6
         self.display.total = float(self.total or 1)
-        self.display.update(
-            self.bytes if self.total else 0, f"{self.bytes / 1e6:,.1f} MB  {self.bytes / 1e6 / spent:,.1f} MB/s"
-        )
+        self.display.update(self.bytes if self.total else 0, f"{size_so_far:,.1f} MB  {size_so_far / spent:,.1f} MB/s")
 
     def reset(self) -> None:
         """Back to the beginning, as pooch does once a download is complete."""
@@ -209,6 +203,9 @@ def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> int:
     return len(pairs)
 
 
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)  # what an archive may be
+
+
 def cut_tatoeba(folder: Path, files: Sequence[Path]) -> dict[str, int]:
     """From an archive that holds one text: English TAB the other language TAB whose sentences they are."""
     try:
@@ -217,22 +214,14 @@ def cut_tatoeba(folder: Path, files: Sequence[Path]) -> dict[str, int]:
             if archive.getinfo(inside).file_size > LARGEST_TEXT:
                 raise UserError(
                     "{files} unpacks to more than {largest_text} MiB, which no edition does; remove it",
-                    files=files[0],
-                    largest_text=LARGEST_TEXT >> 20,
+                    files[0],
+                    LARGEST_TEXT >> 20,
                 )
             with archive.open(inside) as packed:
                 text = packed.read(LARGEST_TEXT).decode("utf-8")
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, StopIteration) as error:
+    except (*BROKEN, StopIteration, UnicodeDecodeError) as error:
         raise UserError(
-            "{files} is not an archive of sentence pairs ({error}); remove it and try again",
-            files=files[0],
-            error=error,
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UserError(
-            "{files} is not an archive of sentence pairs ({error}); remove it and try again",
-            files=files[0],
-            error=error,
+            "{files} is not an archive of sentence pairs ({error}); remove it and try again", files[0], error
         ) from None
     columns = (line.split("\t") for line in text.split("\n"))
     pairs = {(row[0], row[1]) for row in columns if len(row) >= 2}
@@ -265,9 +254,9 @@ def cut_multi30k(folder: Path, files: Sequence[Path]) -> dict[str, int]:
             if len(side) != MULTI30K_LINES[split]:
                 raise UserError(
                     "{file} has {n_side} lines, not the {multi30k_lines} its publisher states; remove it",
-                    file=file,
-                    n_side=len(side),
-                    multi30k_lines=MULTI30K_LINES[split],
+                    file,
+                    len(side),
+                    MULTI30K_LINES[split],
                 )
         if number < len(MULTI30K_LINES):
             splits[split] = list(zip(*sides, strict=True))

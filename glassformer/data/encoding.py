@@ -128,9 +128,9 @@ def known_label(label: str, label_ids: dict[str, int], where: str) -> int:
     if label not in label_ids:
         raise UserError(
             "the label {label!r} in the {where} data never occurs in training, which knows {label_ids}",
-            label=label,
-            where=where,
-            label_ids=", ".join(sorted(label_ids)[:12]),
+            label,
+            where,
+            ", ".join(sorted(label_ids)[:12]),
         )
     return label_ids[label]
 

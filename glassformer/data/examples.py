@@ -55,37 +55,25 @@ def starts_of(lengths: Ids) -> Ids:
     return np.cumsum(lengths) - lengths
 
 
-def after(first: int, file: TokenFile, ids: Ids) -> Flat:
-    """`first`, then the sequence; for each id."""
-    lengths = file.lengths[ids] + 1
-    out = np.full(int(lengths.sum()), first, np.int64)
-    inside = np.ones(len(out), bool)
-    inside[starts_of(lengths)] = False
+def around(file: TokenFile, ids: Ids, first: int | None = BOS, last: int | None = EOS) -> Flat:
+    """`first` (if any), the sequence, `last` (if any); for each id."""
+    lengths = file.lengths[ids] + (first is not None) + (last is not None)
+    out, inside = np.empty(int(lengths.sum()), np.int64), np.ones(int(lengths.sum()), bool)
+    for token, places in ((first, starts_of(lengths)), (last, np.cumsum(lengths) - 1)):
+        if token is not None:
+            out[places], inside[places] = token, False
     out[inside] = file.take(ids)
     return out
+
+
+def after(first: int, file: TokenFile, ids: Ids) -> Flat:
+    """`first`, then the sequence; for each id."""
+    return around(file, ids, first, None)
 
 
 def before(last: int, file: TokenFile, ids: Ids) -> Flat:
     """The sequence, then `last`; for each id."""
-    lengths = file.lengths[ids] + 1
-    out = np.full(int(lengths.sum()), last, np.int64)
-    inside = np.ones(len(out), bool)
-    inside[np.cumsum(lengths) - 1] = False
-    out[inside] = file.take(ids)
-    return out
-
-
-def around(file: TokenFile, ids: Ids, first: int = BOS, last: int = EOS) -> Flat:
-    """`first`, the sequence, `last`; for each id."""
-    lengths = file.lengths[ids] + 2
-    out = np.full(int(lengths.sum()), first, np.int64)
-    inside = np.ones(len(out), bool)
-    inside[starts_of(lengths)] = False
-    ends = np.cumsum(lengths) - 1
-    inside[ends] = False
-    out[inside] = file.take(ids)
-    out[ends] = last
-    return out
+    return around(file, ids, None, last)
 
 
 class Pairs:
@@ -173,9 +161,9 @@ class Tag(OneSided):
             raise UserError(
                 "example {number} has {n_tokens} tokens and {n_tags} tags; "
                 "each token needs one (-100 where there is none)",
-                number=wrong[0],
-                n_tokens=text.lengths[wrong[0]],
-                n_tags=tags.lengths[wrong[0]],
+                wrong[0],
+                text.lengths[wrong[0]],
+                tags.lengths[wrong[0]],
             )
         self.text, self.tags, self.closed = text, tags, closed
         super().__init__(text.lengths + 1 + closed)
@@ -192,8 +180,8 @@ def check_equal(first: int, second: int, first_name: str, second_name: str) -> N
     if first != second:
         raise UserError(
             "{first_name} has {first} examples and {second_name} has {second}; they must be as many, line for line",
-            first_name=first_name,
-            first=first,
-            second_name=second_name,
-            second=second,
+            first_name,
+            first,
+            second_name,
+            second,
         )

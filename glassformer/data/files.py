@@ -36,9 +36,9 @@ class BadLine(UserError):
 
     def __init__(self, kind: str, path: Path | str, line: int | None, problem: str) -> None:
         if line is None:
-            super().__init__(_("{path}: {problem}", path=path, problem=problem))
+            super().__init__(_("{path}: {problem}", path, problem))
         else:
-            super().__init__(_("{path}, line {line}: {problem}", path=path, line=line, problem=problem))
+            super().__init__(_("{path}, line {line}: {problem}", path, line, problem))
         self.kind, self.path, self.line = kind, str(path), line
 
 
@@ -50,8 +50,7 @@ def refuse(problem: BadLine) -> None:
     if problem.line is None:
         raise problem
     raise UserError(
-        "{problem} (data.on_error=skip leaves such lines out, and `glassformer data check` finds them all)",
-        problem=problem,
+        "{problem} (data.on_error=skip leaves such lines out, and `glassformer data check` finds them all)", problem
     )
 
 
@@ -107,7 +106,7 @@ def decode(raw: bytes, path: Path, line: int, complain: ErrorHandler) -> str | N
         if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
             problem = _("UTF-16, as some programs export it; save the file as UTF-8")
         else:
-            problem = _("not valid UTF-8 (byte 0x{raw:02x}); save the file as UTF-8", raw=raw[error.start])
+            problem = _("not valid UTF-8 (byte 0x{raw:02x}); save the file as UTF-8", raw[error.start])
         complain(BadLine("encoding", path, line, problem))
         return None
 

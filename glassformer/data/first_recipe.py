@@ -28,31 +28,15 @@ BERT: dict[str, Any] = {"family": "bert", "n_layer": 2, "n_head": 4, "n_embd": 1
 LOOKED_AT = 5000  # pairs; of more the number follows from the size of the file
 COMMON = 5  # a character that occurs so often among them has a piece of its own
 FEWEST_PIECES, MOST_PIECES = 1000, 32_000
+SHAPE = ("n_layer", "n_head", "n_embd", "n_hidden", "dropout")
 SIZES: list[tuple[float, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
-    (
-        2_000,
-        {"n_layer": 2, "n_head": 4, "n_embd": 128, "n_hidden": 256, "dropout": 0.3},
-        {"batch_tokens": 2048},
-        {"label_smoothing": 0.1},
-    ),
-    (
-        50_000,
-        {"n_layer": 4, "n_head": 4, "n_embd": 256, "n_hidden": 512, "dropout": 0.3},
-        {"batch_tokens": 4096},
-        {"label_smoothing": 0.1, "warmup": 500},
-    ),
-    (
-        500_000,
-        {"n_layer": 6, "n_head": 4, "n_embd": 512, "n_hidden": 1024, "dropout": 0.3},
-        {"batch_tokens": 8192},
-        {"label_smoothing": 0.1, "warmup": 2000, "learning_rate": 7e-4},
-    ),
-    (
-        float("inf"),
-        {"n_layer": 6, "n_head": 8, "n_embd": 512, "n_hidden": 2048, "dropout": 0.1},
-        {"batch_tokens": 16_384},
-        {"label_smoothing": 0.1, "warmup": 4000, "learning_rate": 7e-4},
-    ),
+    (most, dict(zip(SHAPE, shape, strict=True)), {"batch_tokens": tokens}, {"label_smoothing": 0.1, **train})
+    for most, shape, tokens, train in (
+        (2_000, (2, 4, 128, 256, 0.3), 2048, {}),
+        (50_000, (4, 4, 256, 512, 0.3), 4096, {"warmup": 500}),
+        (500_000, (6, 4, 512, 1024, 0.3), 8192, {"warmup": 2000, "learning_rate": 7e-4}),
+        (float("inf"), (6, 8, 512, 2048, 0.1), 16_384, {"warmup": 4000, "learning_rate": 7e-4}),
+    )
 ]
 """By the most pairs: what [model], [data] and [train] say."""
 MODELS: dict[str, dict[str, Any]] = {
@@ -144,14 +128,14 @@ def first_recipe(files: Sequence[Path], task: str | None = None) -> FirstRecipe:
         chosen = _(
             "{first}: {what}; about {pairs:,} pairs: {layers}+{layers} layers of {width}, {pieces:,} pieces of words, dropout "
             "{dropout}, {steps:,} steps",
-            first=first.name,
-            what=what,
-            pairs=count.pairs,
-            layers=values["model"]["n_layer"],
-            width=values["model"]["n_embd"],
-            pieces=values["data"]["vocab_size"],
-            dropout=values["model"]["dropout"],
-            steps=values["train"]["steps"],
+            first.name,
+            what,
+            count.pairs,
+            values["model"]["n_layer"],
+            values["model"]["n_embd"],
+            values["data"]["vocab_size"],
+            values["model"]["dropout"],
+            values["train"]["steps"],
         )
         return FirstRecipe(values, name, chosen)
     data |= {"batch_tokens": 2048}
@@ -159,4 +143,4 @@ def first_recipe(files: Sequence[Path], task: str | None = None) -> FirstRecipe:
     values = {"model": MODELS[config.task], "data": data, "train": {"steps": steps}}
     if config.task == "text":
         values["decode"] = {"temperature": 0.8, "top_k": 40}
-    return FirstRecipe(values, name, _("{first}: {what}; {steps:,} steps", first=first.name, what=what, steps=steps))
+    return FirstRecipe(values, name, _("{first}: {what}; {steps:,} steps", first.name, what, steps))

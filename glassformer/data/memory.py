@@ -32,9 +32,7 @@ def given_splits(data: Any) -> dict[Split, Any]:
             if name is not None:
                 splits[split] = data[name]  # type: ignore[index]
         if "train" not in splits:
-            raise UserError(
-                "data in memory needs a 'train'; it has {data}", data=", ".join(map(str, data)) or "nothing"
-            )
+            raise UserError("data in memory needs a 'train'; it has {data}", ", ".join(map(str, data)) or "nothing")
         return splits
     return {"train": data}
 
@@ -52,7 +50,7 @@ def records_in(data: Any) -> Iterator[Any]:
     elif isinstance(data, Iterable) and not isinstance(data, str | bytes):
         yield from data
     else:
-        raise UserError("data in memory must be a list of examples or a table, not {kind}", kind=type(data).__name__)
+        raise UserError("data in memory must be a list of examples or a table, not {kind}", type(data).__name__)
 
 
 def memory_rows(config: DataConfig, data: Any, context: ReadContext) -> Iterator[LocatedExample]:
@@ -80,7 +78,7 @@ def memory_rows(config: DataConfig, data: Any, context: ReadContext) -> Iterator
                     "field",
                     WHERE,
                     number,
-                    _("an example must be {shapes} or a record, not {shown}", shapes=shapes[config.task], shown=shown),
+                    _("an example must be {shapes} or a record, not {shown}", shapes[config.task], shown),
                 )
             )
             continue

@@ -52,7 +52,7 @@ def is_mojibake(text: str) -> bool:
 
 HTML = r"</?(?:p|br|div|span|a|b|i|em|strong|li|ul|td|tr|table|img|font|h[1-6])\b[^<>]*>|&(?:[a-z]{2,8}|#\d+);"
 ZERO_WIDTH_BLANKS = _("zero-width blanks")
-LONG_LINE = _("a line of more than {long:,} characters", long=LONG)
+LONG_LINE = _("a line of more than {long:,} characters", LONG)
 ODD: dict[str, Callable[[str], object]] = {
     "NUL": re.compile("\0").search,
     "replacement characters": re.compile("\ufffd").search,

@@ -51,11 +51,6 @@ def shown(path: Path) -> str:
     return str(near)
 
 
-def is_saved_dataset(path: Path) -> bool:
-    """Whether `save_to_disk` of Hugging Face's datasets wrote this folder."""
-    return any((path / name).exists() for name in ("dataset_dict.json", "state.json"))
-
-
 def format_of(config: DataConfig, path: Path, has_target: bool) -> str:
     """The format asked for, or else the one that the name tells."""
     if config.format != "auto":
@@ -63,8 +58,8 @@ def format_of(config: DataConfig, path: Path, has_target: bool) -> str:
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if suffix in SUFFIXES and not has_target:
         return SUFFIXES[suffix]
-    if path.is_dir() and is_saved_dataset(path):
-        return "datasets"
+    if path.is_dir() and any((path / name).exists() for name in ("dataset_dict.json", "state.json")):
+        return "datasets"  # what `save_to_disk` of Hugging Face's library wrote
     if config.task == "text":
         return "text"
     return "lines" if has_target else "tsv"
@@ -92,39 +87,34 @@ def origin_of(config: DataConfig, split: Split, file: DataFile) -> Origin:
         if file_path is not None and not there(file_path):
             raise UserError(
                 "there is no file {file_path}{suggestion}{where_to_get}",
-                file_path=shown(file_path),
-                suggestion=suggestion(file_path),
-                where_to_get=where_to_get(file_path),
+                shown(file_path),
+                suggestion(file_path),
+                where_to_get(file_path),
             )
     if target is not None and (config.task != "pairs" or kind != "lines"):
         raise UserError(
             "data.{split}_target is for pairs in two line-aligned files; {path} is read as {task} in {kind}",
-            split=split,
-            path=path.name,
-            task=config.task,
-            kind=kind,
+            split,
+            path.name,
+            config.task,
+            kind,
         )
     if config.task == "pairs" and kind == "lines" and target is None:
         raise UserError(
-            "{path}: pairs in line-aligned files need the second file; set data.{split}_target",
-            path=shown(path),
-            split=split,
+            "{path}: pairs in line-aligned files need the second file; set data.{split}_target", shown(path), split
         )
     if config.task == "pairs" and kind == "text":
         raise UserError(
             '{path}: pairs cannot be read from plain text; set data.format="tsv" or give data.{split}_target',
-            path=shown(path),
-            split=split,
+            shown(path),
+            split,
         )
     if config.task in ("classify", "tag") and kind == "text":
         raise UserError(
-            '{path}: labels cannot be read from plain text; set data.format="lines" for label TAB text',
-            path=shown(path),
+            '{path}: labels cannot be read from plain text; set data.format="lines" for label TAB text', shown(path)
         )
     if path.is_dir() and kind != "text":
-        raise UserError(
-            "{path} is a folder; a folder can hold text or a saved dataset, not {kind}", path=shown(path), kind=kind
-        )
+        raise UserError("{path} is a folder; a folder can hold text or a saved dataset, not {kind}", shown(path), kind)
     return Origin(path, kind, target, weight=file.weight, tag=file.tag)
 
 
@@ -155,7 +145,7 @@ def where_to_get(path: Path) -> str:
     """The command that fetches a file of a known collection."""
     for folder in path.parts[:-1]:
         if folder in COLLECTIONS:
-            return _("; get it with: glassformer data get {name}", name=COLLECTIONS[folder])
+            return _("; get it with: glassformer data get {name}", COLLECTIONS[folder])
     return ""
 
 

@@ -74,15 +74,15 @@ def labels_of(config: DataConfig, train: Any) -> list[str]:
             raise UserError(
                 "there are {n_labels:,} different labels in {total:,} training examples: are labels and texts exchanged? The "
                 "label comes first, then a tab and the text",
-                n_labels=len(labels),
-                total=total,
+                len(labels),
+                total,
             )
     elif config.task == "tag":
         labels = sorted({tag for _, tags in train for tag in tags})
     if config.task in ("classify", "tag") and len(labels) < 2:
         raise UserError(
             "the training data has {n_labels} different labels; to learn to tell them apart takes at least 2",
-            n_labels=len(labels),
+            len(labels),
         )
     return labels
 

@@ -86,18 +86,12 @@ def two_columns(path: Path, what: str, context: ReadContext) -> Iterator[tuple[i
             continue
         columns = line.split("\t")
         if len(columns) < 2:
-            problem = _("only one column; each line must be {what}, with a tab between", what=what)
+            problem = _("only one column; each line must be {what}, with a tab between", what)
             context.complain(BadLine("columns", path, number, problem))
             continue
         if len(columns) > 2 and any(column.strip() for column in columns[2:]):
-            context.remark(
-                BadLine(
-                    "third column",
-                    path,
-                    number,
-                    _("{n_columns} columns; only the first two are read", n_columns=len(columns)),
-                )
-            )
+            problem = _("{n_columns} columns; only the first two are read", len(columns))
+            context.remark(BadLine("third column", path, number, problem))
         yield number, columns[0].strip(), columns[1].strip()
 
 
@@ -112,9 +106,9 @@ def aligned_lines(first: Path, second: Path, context: ReadContext) -> Iterator[t
     if counts[0] != counts[1]:
         problem = _(
             "{first_count} lines, but {second} has {second_count}; line n of one must translate line n of the other",
-            first_count=counts[0],
-            second=second,
-            second_count=counts[1],
+            counts[0],
+            second,
+            counts[1],
         )
         context.complain(BadLine("counts", first, None, problem))
 

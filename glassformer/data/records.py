@@ -28,26 +28,21 @@ def import_extra(module: str, extra: str, path: Path) -> Any:
         return importlib.import_module(module)
     except ImportError:
         raise UserError(
-            "{path} needs {module}; install it with: {command}", path=path, module=module, command=install_hint(extra)
+            "{path} needs {module}; install it with: {command}", path, module, install_hint(extra)
         ) from None
 
 
 def parsed(text: str, path: Path, number: int | None, complain: ErrorHandler) -> Any:
     """A JSON value; None after a complaint. Nesting without end and numbers of thousands of digits are no data."""
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        complain(
-            BadLine(
-                "json", path, number, _("not valid JSON ({msg} at column {colno})", msg=error.msg, colno=error.colno)
-            )
-        )
+        problem = _("not valid JSON ({msg} at column {colno})", error.msg, error.colno)
     except RecursionError:
-        complain(BadLine("json", path, number, _("not valid JSON (it is nested too deeply)")))
+        problem = _("not valid JSON (it is nested too deeply)")
     except ValueError:
-        complain(BadLine("json", path, number, _("not valid JSON (a number has thousands of digits)")))
-    else:
-        return value
+        problem = _("not valid JSON (a number has thousands of digits)")
+    complain(BadLine("json", path, number, problem))
     return None
 
 
@@ -93,8 +88,8 @@ def json_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record
             raise UserError(
                 "{path} has more than {largest_json} MiB, and a .json file is read whole; save it as .jsonl, one "
                 "object a line",
-                path=path,
-                largest_json=LARGEST_JSON >> 20,
+                path,
+                LARGEST_JSON >> 20,
             )
     text = decode(raw.removeprefix(BYTE_ORDER_MARK), path, 1, context.complain)
     if text is None:
@@ -124,7 +119,7 @@ def rows_of(value: Any, path: Path) -> list[Any]:
         columns = [list(v.values()) if isinstance(v, dict) else v for v in value.values()]
         if columns and all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
             return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
-    raise UserError('{path} is no list of records such as [{{"source": "...", "target": "..."}}]', path=path)
+    raise UserError('{path} is no list of records such as [{{"source": "...", "target": "..."}}]', path)
 
 
 def example_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
@@ -162,7 +157,7 @@ def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]
         try:
             row = next(rows, None)
         except csv.Error as error:
-            context.complain(BadLine("csv", path, begins, _("not valid CSV ({error})", error=error)))
+            context.complain(BadLine("csv", path, begins, _("not valid CSV ({error})", error)))
             rows = csv.reader(source, delimiter=delimiter, strict=True)
             continue
         if row is None:
@@ -191,7 +186,7 @@ def parquet_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Rec
             raise
         except Exception as error:  # pyarrow has a family of errors of its own, and plain ones for what is damaged
             why = (str(error).splitlines() or [type(error).__name__])[0]
-            raise UserError("{path} is not a readable Parquet file: {why}", path=path, why=why) from None
+            raise UserError("{path} is not a readable Parquet file: {why}", path, why) from None
 
 
 FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Path, ReadContext], Iterator[tuple[int, Record]]]]] = {
@@ -214,9 +209,7 @@ def open_datasets(path: Path) -> Any:
         name, _unused, configuration = path.as_posix().partition(":")
         return datasets.load_dataset(name, configuration or None)
     except Exception as error:  # whatever went wrong on the way, the person sees its first line
-        raise UserError(
-            "the data set {path} cannot be loaded: {reason}", path=path, reason=str(error).splitlines()[0]
-        ) from None
+        raise UserError("the data set {path} cannot be loaded: {reason}", path, str(error).splitlines()[0]) from None
 
 
 PART_NAMES = {"train": ("train",), "val": ("validation", "val", "valid", "dev"), "test": ("test",)}
@@ -233,9 +226,7 @@ def dataset_records(path: Path, part: str | None) -> Iterator[tuple[int, Record]
     content = open_datasets(path)
     if isinstance(content, dict):
         if part is None:
-            raise UserError(
-                "the data set {path} has no such split; it has {content}", path=path, content=", ".join(content)
-            )
+            raise UserError("the data set {path} has no such split; it has {content}", path, ", ".join(content))
         content = content[part]
     yield from enumerate(labelled_rows(content), 1)
 
@@ -262,15 +253,11 @@ def field_of(record: Record, name: str, path: Path | str, number: int, complain:
     for step in [name] if name in record else name.split("."):
         if not isinstance(value, dict) or step not in value:
             known = ", ".join(map(str, record))
-            complain(
-                BadLine(
-                    "field", path, number, _("there is no field {name!r}; there are {known}", name=name, known=known)
-                )
-            )
+            complain(BadLine("field", path, number, _("there is no field {name!r}; there are {known}", name, known)))
             return None
         value = value[step]
     if value is None:
-        complain(BadLine("field", path, number, _("the field {name!r} is null", name=name)))
+        complain(BadLine("field", path, number, _("the field {name!r} is null", name)))
     return value
 
 
@@ -280,19 +267,11 @@ def text_of(value: Any, name: str, path: Path | str, number: int, complain: Erro
         try:
             value = str(value)
         except ValueError:  # thousands of digits
-            complain(
-                BadLine("field", path, number, _("the field {name!r} is a number of thousands of digits", name=name))
-            )
+            complain(BadLine("field", path, number, _("the field {name!r} is a number of thousands of digits", name)))
             return None
     if not isinstance(value, str):
-        complain(
-            BadLine(
-                "field",
-                path,
-                number,
-                _("the field {name!r} must hold text, not {kind}", name=name, kind=type(value).__name__),
-            )
-        )
+        problem = _("the field {name!r} must hold text, not {kind}", name, type(value).__name__)
+        complain(BadLine("field", path, number, problem))
         return None
     return value
 
@@ -300,14 +279,8 @@ def text_of(value: Any, name: str, path: Path | str, number: int, complain: Erro
 def words_of(value: Any, name: str, path: Path | str, number: int, complain: ErrorHandler) -> list[str] | None:
     """A list of words; else None after a complaint."""
     if not isinstance(value, list):
-        complain(
-            BadLine(
-                "field",
-                path,
-                number,
-                _("the field {name!r} must hold a list of words, not {kind}", name=name, kind=type(value).__name__),
-            )
-        )
+        problem = _("the field {name!r} must hold a list of words, not {kind}", name, type(value).__name__)
+        complain(BadLine("field", path, number, problem))
         return None
     words = [text_of(item, name, path, number, complain) for item in value]
     return None if None in words else cast(list[str], words)

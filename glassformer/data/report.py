@@ -55,11 +55,9 @@ class DataReport:
             return None
         except (OSError, structured.Unreadable) as error:
             why = (
-                _("{path} cannot be read: {reason}", path=path, reason=error.strerror)
-                if isinstance(error, OSError)
-                else str(error)
+                _("{path} cannot be read: {reason}", path, error.strerror) if isinstance(error, OSError) else str(error)
             )
-            raise UserError("{why}; see `glassformer doctor`, and bring it back from a copy", why=why) from None
+            raise UserError("{why}; see `glassformer doctor`, and bring it back from a copy", why) from None
 
     def splits_in_words(self, config: DataConfig) -> str:
         """How the splits came about; of a run of an earlier version, as it was written then."""
@@ -69,33 +67,26 @@ class DataReport:
     def notes(self) -> Iterator[str]:
         """What a person should know before training on this, a sentence each."""
         for split, count in self.empty.items():
-            yield _(
-                "{count:,} of the {split} examples have an empty side and are passed over", count=count, split=split
-            )
+            yield _("{count:,} of the {split} examples have an empty side and are passed over", count, split)
         if self.skipped:
             shown_lines = "".join(f"\n    {line}" for line in self.first_skipped)
             more = "\n    …" if self.skipped > len(self.first_skipped) else ""
             yield _(
                 "{count:,} lines cannot be used and are skipped (data.on_error=skip):{lines}",
-                count=self.skipped,
-                lines=shown_lines + more,
+                self.skipped,
+                shown_lines + more,
             )
         for kind, count in self.odd.items():
-            yield _(
-                "{count:,} examples hold {kind}; see `glassformer data check`", count=count, kind=KINDS.get(kind, kind)
-            )
+            yield _("{count:,} examples hold {kind}; see `glassformer data check`", count, KINDS.get(kind, kind))
         if self.left_out:
-            yield _(
-                "{count:,} training examples are left out, since they would give away held-out ones",
-                count=self.left_out,
-            )
+            yield _("{count:,} training examples are left out, since they would give away held-out ones", self.left_out)
         for split, count in self.in_train.items():
             yield _(
                 "{count:,} training examples stand in {split} as well ({examples:,} examples): its score will be of memory; "
                 "see `glassformer data check`",
-                count=count,
-                split=split,
-                examples=self.examples.get(split, 0),
+                count,
+                split,
+                self.examples.get(split, 0),
             )
 
     def changed_files(self) -> Iterator[str]:
@@ -112,21 +103,19 @@ class DataReport:
                             continue
             except (OSError, UserError):
                 continue
-            yield _(
-                "{path} has changed since this run was prepared; it goes on with what it read then", path=shown(path)
-            )
+            yield _("{path} has changed since this run was prepared; it goes on with what it read then", shown(path))
 
 
 def in_words(split_off: tuple[str, ...], fraction: float, task: str, builtin: str | None) -> str:
     """How the splits came about."""
     if builtin is not None:
-        return _("the splits of the built-in {builtin}", builtin=builtin)
+        return _("the splits of the built-in {builtin}", builtin)
     if not split_off:
         return _("as given")
     by = _("the end of a file or whole files") if task == "text" else _("a hash of the source")
     return _(
         "{split_off} taken out of train, {fraction:.0%} each, by {by}",
-        split_off=_("val and test") if len(split_off) == 2 else split_off[0],
-        fraction=fraction,
-        by=by,
+        _("val and test") if len(split_off) == 2 else split_off[0],
+        fraction,
+        by,
     )

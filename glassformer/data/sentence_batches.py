@@ -85,8 +85,8 @@ class SentenceBatches(Batches):
             raise UserError(
                 _(
                     "all {total} examples are longer than {limit} tokens; raise data.max_length and model.block_size",
-                    total=total,
-                    limit=self.limit,
+                    total,
+                    self.limit,
                 )
                 if total
                 else _("there is not a single example to learn from; look at the data files")

@@ -261,23 +261,23 @@ class SplitReader:
 def why_empty(config: DataConfig, split: Split, *, in_memory: bool = False) -> str:
     """Why a split has not a single example, and what to do about it."""
     if in_memory and split == "train":
-        return _("{name} holds no example to learn from", name=WHERE)
+        return _("{name} holds no example to learn from", WHERE)
     if config.builtin is not None:
-        return _("the built-in data {builtin!r} has nothing in its split {split}", builtin=config.builtin, split=split)
+        return _("the built-in data {builtin!r} has nothing in its split {split}", config.builtin, split)
     origins = origins_of(config, split)
     if not origins:
         return _(
             "data.{split} is not set, and nothing of the training data falls to it with "
             "data.val_fraction={val_fraction}; set data.{split}, or raise data.val_fraction",
-            split=split,
-            val_fraction=config.val_fraction,
+            split,
+            config.val_fraction,
         )
     names = ", ".join(shown(origin.path) for origin in origins)
     if all(origin.path.is_file() and origin.path.stat().st_size == 0 for origin in origins):
         return f"{names} is empty"
     if split == "train":
-        return _("{names} holds no example to learn from once validation and test are taken out", names=names)
-    return _("{name} holds no example to learn from", name=names)
+        return _("{names} holds no example to learn from once validation and test are taken out", names)
+    return _("{name} holds no example to learn from", names)
 
 
 def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False) -> SplitReader:
@@ -298,7 +298,7 @@ def all_rows(config: DataConfig, split: Split, context: ReadContext) -> Iterator
     """Every row of the files a split is given by, for one who wants to see them as they are: no swap, nothing left out."""
     origins = origins_of(config, split)
     if not origins:
-        raise UserError("data.{split} is not set", split=split)
+        raise UserError("data.{split} is not set", split)
     for origin in origins:
         if origin.format != "text":
             yield from read_rows(config, origin, context)
@@ -307,17 +307,3 @@ def all_rows(config: DataConfig, split: Split, context: ReadContext) -> Iterator
             with context.opened(path) as file:
                 for number, (_line, piece) in enumerate(document_pieces(file, context), 1):
                     yield LocatedExample(piece, path, number)
-
-
-__all__ = [
-    "SPLITS",
-    "DataReader",
-    "Document",
-    "LocatedExample",
-    "Origin",
-    "Split",
-    "SplitExample",
-    "all_rows",
-    "open_split",
-    "why_empty",
-]

@@ -32,7 +32,7 @@ class SpanBatches(BlockBatches):
         super().__init__(text, task="masked", **how)
         self.span_length = span_length
         if self.stride < 2:  # one token stays, one goes
-            raise ConfigError("model.block_size must be at least {closed} to learn from masked text", closed=3)
+            raise ConfigError("model.block_size must be at least {closed} to learn from masked text", 3)
 
     def counts(self, n: int) -> tuple[int, int]:
         """How many of n tokens go, and in how many gaps."""

@@ -124,9 +124,7 @@ class StoredExamples:
 
     def rows(self) -> Iterator[list[Any]]:
         """The lines of the file, as lists."""
-        damaged = UserError(
-            "{path} is damaged; see `glassformer doctor`, and bring it back from a copy", path=self.path
-        )
+        damaged = UserError("{path} is damaged; see `glassformer doctor`, and bring it back from a copy", self.path)
         try:
             with gzip.open(self.path, "rb") as file:
                 while block := file.read(BLOCK):
@@ -138,7 +136,7 @@ class StoredExamples:
         except (EOFError, zlib.error, gzip.BadGzipFile, ValueError, TypeError, RecursionError):
             raise damaged from None
         except OSError as error:
-            raise UserError("{path} cannot be read: {reason}", path=self.path, reason=error.strerror) from None
+            raise UserError("{path} cannot be read: {reason}", self.path, error.strerror) from None
 
 
 def parsed(lines: bytes) -> list[list[Any]]:
@@ -166,5 +164,5 @@ def run_examples(config: DataConfig, split: Split, folder: Path, *, repeated: bo
         return StoredExamples(store_path(folder, split), config.task == "text", repeated)
     if stored_splits(folder):
         there = " and ".join(stored_splits(folder))
-        raise UserError("this run has no {split} split: it was made with {there}", split=split, there=there)
+        raise UserError("this run has no {split} split: it was made with {there}", split, there)
     return open_split(config, split, by_raw_source=True)

@@ -140,10 +140,8 @@ class TokenFile:
             size = path.stat().st_size
             data = np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, np.uint8)
         except OSError as error:
-            raise UserError(
-                "the token file {path} cannot be read: {reason}", path=path, reason=error.strerror
-            ) from None
-        damaged = UserError("{path} is not a complete token file; delete it and prepare the data again", path=path)
+            raise UserError("the token file {path} cannot be read: {reason}", path, error.strerror) from None
+        damaged = UserError("{path} is not a complete token file; delete it and prepare the data again", path)
         try:
             layout = layout_1(data) if bytes(data[-8:]) == MAGIC else layout_of(data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -151,9 +149,9 @@ class TokenFile:
         if layout.format not in (1, FORMAT):
             raise UserError(
                 "{path} has token file format {format}, this version reads {known_format}; prepare the data again",
-                path=path,
-                format=layout.format,
-                known_format=FORMAT,
+                path,
+                layout.format,
+                FORMAT,
             )
         width, offsets_end = layout.dtype.itemsize, layout.offsets_at + 8 * (layout.count + 1)
         tokens_end = layout.tokens_at + layout.total * width

@@ -162,8 +162,8 @@ def load_comet(folder: Path, device: torch.device) -> Scorer:
     if not (folder / SETTINGS).is_file():
         raise UserError(
             "{folder} is no COMET: it has no {file}; make one of a published checkpoint with glassformer import",
-            folder=folder,
-            file=SETTINGS,
+            folder,
+            SETTINGS,
         )
     settings = structured.read(folder / SETTINGS, Settings)
     recipe = Recipe.from_dict(settings.recipe)
@@ -172,7 +172,7 @@ def load_comet(folder: Path, device: torch.device) -> Scorer:
         with torch.no_grad():
             load_model_tensors(comet, load_file(folder / WEIGHTS))
     except (OSError, SafetensorError) as error:
-        raise UserError("{path} cannot be read: {reason}", path=folder / WEIGHTS, reason=error) from None
+        raise UserError("{path} cannot be read: {reason}", folder / WEIGHTS, error) from None
     return Scorer(comet.to(device), Tokenizers.load(folder), recipe, settings.name)
 
 
@@ -190,4 +190,4 @@ def comet_score(folder: str, device: torch.device, pairs: Sequence[tuple[str, st
         return Scores({})
     found = comet_scores(folder, device, pairs, written)
     name = load_comet(Path(folder).expanduser(), device).name
-    return Scores({"comet": float(found.mean())}, {"comet": _("mean score by {name}, times 100", name=name)})
+    return Scores({"comet": float(found.mean())}, {"comet": _("mean score by {name}, times 100", name)})

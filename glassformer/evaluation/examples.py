@@ -55,8 +55,8 @@ def check_same_task(first: TextModel, second: TextModel) -> None:
         raise UserError(
             "the two runs are of different tasks: one is {one}, the other {other}; "
             "compare runs that answer the same question",
-            one=one,
-            other=other,
+            one,
+            other,
         )
     if a.task in ("classify", "tag") and first.tokenizers.labels != second.tokenizers.labels:
         raise UserError("the two runs have different labels; compare runs that answer the same question")

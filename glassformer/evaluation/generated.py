@@ -42,10 +42,10 @@ def metric_of(recipe: Recipe) -> str:
         if recipe.train.metric not in measured(recipe):
             raise ConfigError(
                 "train.metric={metric} is not measured for {family} on {task}; choose from: {measured}",
-                metric=recipe.train.metric,
-                family=recipe.model.family,
-                task=recipe.data.task,
-                measured=", ".join(measured(recipe)),
+                recipe.train.metric,
+                recipe.model.family,
+                recipe.data.task,
+                ", ".join(measured(recipe)),
             )
         return recipe.train.metric
     if recipe.train.validate_examples == 0:

@@ -46,9 +46,9 @@ def held_out(
     """The first `limit` examples of a split. `folder`: the data folder of the run, where they and their token files lie.
     `block_size`: no longer than this, where the model could read more. `examples`: these instead of the run's own."""
     if split not in SPLITS:
-        raise UserError("split is train, val or test, not {split!r}", split=split)
+        raise UserError("split is train, val or test, not {split!r}", split)
     if limit < 1:
-        raise UserError("examples must be at least 1, not {limit}", limit=limit)
+        raise UserError("examples must be at least 1, not {limit}", limit)
     limit = min(limit, sys.maxsize)
     recipe = model.recipe
     data = recipe.data
@@ -77,7 +77,7 @@ def held_out(
         )
         batches = [batch.to(model.device) for batch in made.in_order(budget, limit=limit)]
     if not batches:
-        raise UserError("the {split} split of this run has nothing to measure on; choose another split", split=split)
+        raise UserError("the {split} split of this run has nothing to measure on; choose another split", split)
     texts = [] if data.task == "text" else list(itertools.islice(stored, limit))
     return HeldOut(batches, texts, len(texts) or sum(len(b.examples) for b in batches))
 

@@ -132,10 +132,7 @@ def label_scores(found: Sequence[str], wanted: Sequence[str]) -> Scores:
     said, true = Counter(found), Counter(wanted)
     f1 = [2 * right[label] / (said[label] + true[label]) for label in said.keys() | true.keys()]
     return Scores(
-        {
-            "accuracy": 100 * sum(right.values()) / max(1, len(wanted)),
-            "f1": 100 * sum(f1) / max(1, len(f1)),
-        },
+        {"accuracy": 100 * sum(right.values()) / max(1, len(wanted)), "f1": 100 * sum(f1) / max(1, len(f1))},
         {"accuracy": _("% of labels"), "f1": _("%, the mean of all labels' (macro)")},
     )
 

@@ -54,9 +54,8 @@ def two_sided_p(t: float, free: float) -> float:
     a, b, x = free / 2, 0.5, free / (free + t * t)
     if x in (0.0, 1.0):
         return x
-    front = math.exp(
-        math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
-    )  # of either side of the symmetry I(x; a, b) = 1 - I(1 - x; b, a)
+    # Of either side of the symmetry I(x; a, b) = 1 - I(1 - x; b, a).
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
     if x < (a + 1) / (a + b + 2):
         return front * beta_fraction(a, b, x) / a
     return 1 - front * beta_fraction(b, a, 1 - x) / b

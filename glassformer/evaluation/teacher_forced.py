@@ -125,8 +125,8 @@ def random_batches_loss(
     if len(tokens) <= block:
         raise UserError(
             "the validation text has {n_tokens} tokens, which is no block of {block} and the next token",
-            n_tokens=len(tokens),
-            block=block,
+            len(tokens),
+            block,
         )
     draw = torch.Generator().manual_seed(seed)
     reach = torch.arange(block + 1)

@@ -39,7 +39,7 @@ def file_problem(path: Path, expected: ListedFile, *, again: bool = False) -> st
             return _("is missing") if not path.exists() else _("is not a regular file")
         size = path.stat().st_size
         if size != expected.size:
-            return _("has {size:,} bytes and should have {expected_size:,}", size=size, expected_size=expected.size)
+            return _("has {size:,} bytes and should have {expected_size:,}", size, expected.size)
         key, now = (str(path.absolute()), expected.sha256), signature(path)
         if not again and VERIFIED.get(key) == now:
             return None
@@ -48,5 +48,5 @@ def file_problem(path: Path, expected: ListedFile, *, again: bool = False) -> st
         if time.time_ns() - now[-1] > SETTLED:
             VERIFIED[key] = now
     except OSError as error:
-        return _("cannot be read: {reason}", reason=error.strerror)
+        return _("cannot be read: {reason}", error.strerror)
     return None

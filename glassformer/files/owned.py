@@ -34,8 +34,8 @@ def refuse_link(path: Path) -> None:
     if path.is_symlink():
         raise UserError(
             "{path} is a link to {target}, and links are not written through; remove it or name the folder itself",
-            path=path,
-            target=os.readlink(path),
+            path,
+            os.readlink(path),
         )
 
 
@@ -48,20 +48,17 @@ def require_new_or_empty(path: Path, what: str) -> None:
         return
     except NotADirectoryError as error:
         raise UserError(
-            "{what} cannot be made in {path}: {reason}; choose another place",
-            what=what,
-            path=path,
-            reason=error.strerror,
+            "{what} cannot be made in {path}: {reason}; choose another place", what, path, error.strerror
         ) from None
     except OSError as error:
-        raise UserError("{path} cannot be used: {reason}", path=path, reason=error.strerror) from None
+        raise UserError("{path} cannot be used: {reason}", path, error.strerror) from None
     if found:
         some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise UserError(
             "{path} is not empty (it has {some}), and {what} is only made in a new or an empty folder; choose another one",
-            path=path,
-            some=some,
-            what=what,
+            path,
+            some,
+            what,
         )
 
 
@@ -78,7 +75,7 @@ def own_folder(path: Path) -> Path:
     except FileExistsError:
         refuse_link(path)
         if not path.is_dir():
-            raise UserError("{path} is a file and should be a folder; move it away", path=path) from None
+            raise UserError("{path} is a file and should be a folder; move it away", path) from None
     return path
 
 
@@ -179,7 +176,7 @@ class HeldFolder:
                 return now
         raise UserError(
             "{path} was removed or replaced while it was in use; nothing has been written into what stands there now",
-            path=path,
+            path,
         )
 
 
@@ -243,7 +240,7 @@ def new_folder(path: Path, what: str, old: Collection[str] = ()) -> Iterator[Pat
             take_place(draft, path, old)
     except OSError as error:
         raise UserError(
-            "{path} could not be written: {reason}; nothing was left there", path=path, reason=error.strerror or error
+            "{path} could not be written: {reason}; nothing was left there", path, error.strerror or error
         ) from error
     finally:
         if staging is not None:
@@ -270,11 +267,7 @@ class OwnedFiles:
         (lock,) = self.claim(".lock")
         return exclusive_lock(
             lock,
-            _(
-                "another {what} is at work in {folder}; wait for it, or choose another --out",
-                what=what,
-                folder=self.folder,
-            ),
+            _("another {what} is at work in {folder}; wait for it, or choose another --out", what, self.folder),
         )
 
     def claim(self, *names: str) -> list[Path]:
@@ -285,7 +278,7 @@ class OwnedFiles:
             if name not in known and (path.exists() or path.is_symlink()):
                 raise UserError(
                     "{path} is there already and was not written by this command; move it away, or choose another place",
-                    path=path,
+                    path,
                 )
             refuse_link(path)
         if not known.issuperset(names):

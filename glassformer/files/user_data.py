@@ -104,23 +104,23 @@ class UserFile:
         try:
             found = os.stat(self.path)
             if (why := why_not_readable(self.path, found)) is not None:
-                raise UserError("{path} {why}", path=self.path, why=why)
+                raise UserError("{path} {why}", self.path, why)
             self.reader = HashedReader(io.FileIO(self.path, "rb"))
         except UserError:
             raise
         except FileNotFoundError:
-            raise UserError("there is no file {path}", path=self.path) from None
+            raise UserError("there is no file {path}", self.path) from None
         except OSError as error:
-            raise UserError("{path} cannot be read: {reason}", path=self.path, reason=error.strerror) from None
+            raise UserError("{path} cannot be read: {reason}", self.path, error.strerror) from None
         except ValueError:  # a NUL in the name
-            raise UserError("{path!r} is not the name of a file", path=str(self.path)) from None
+            raise UserError("{path!r} is not the name of a file", str(self.path)) from None
         self.status = os.fstat(self.reader.raw.fileno())
         self.position = 0
         self.unpacked_size = None if self.gzipped else self.status.st_size
         self.handle = self._unpacked()
         if not self.gzipped and (packed := next((p for p in PACKED if self.peek(6).startswith(p)), None)) is not None:
             self.close()
-            raise UserError("{path} is {packed}", path=self.path, packed=PACKED[packed])
+            raise UserError("{path} is {packed}", self.path, PACKED[packed])
 
     def _unpacked(self) -> io.BufferedIOBase:
         self.buffered = io.BufferedReader(self.reader, BLOCK)
@@ -146,7 +146,7 @@ class UserFile:
         try:
             return cast(io.BufferedReader, self.handle).peek(size)[:size]
         except OSError as error:
-            raise UserError("{path} cannot be read: {reason}", path=self.path, reason=error.strerror) from None
+            raise UserError("{path} cannot be read: {reason}", self.path, error.strerror) from None
 
     def read(self, size: int) -> bytes:
         """At most so many bytes of content; none at the end."""
@@ -160,8 +160,8 @@ class UserFile:
             raise UserError(
                 "{path} has a line of more than {longest_line} MiB; this is no file of lines, or its line breaks "
                 "are lost",
-                path=self.path,
-                longest_line=LONGEST_LINE >> 20,
+                self.path,
+                LONGEST_LINE >> 20,
             )
         return block + rest
 
@@ -170,18 +170,18 @@ class UserFile:
             found: bytes = read(size)  # type: ignore[operator]
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise UserError(
-                "{path} is not a whole gzip file ({error}); fetch or pack it again", path=self.path, error=error
+                "{path} is not a whole gzip file ({error}); fetch or pack it again", self.path, error
             ) from None
         except OSError as error:
-            raise UserError("{path} cannot be read: {reason}", path=self.path, reason=error.strerror) from None
+            raise UserError("{path} cannot be read: {reason}", self.path, error.strerror) from None
         self.position += len(found)
         packed = max(1, self.reader.position)
         if self.gzipped and self.position > max(EXPANSION_WATCHED_FROM, MOST_EXPANSION * packed):
             raise UserError(
                 "{path} unpacks to more than {most_expansion} times its size, which no text does; unpack it yourself if "
                 "you trust it",
-                path=self.path,
-                most_expansion=MOST_EXPANSION,
+                self.path,
+                MOST_EXPANSION,
             )
         return found
 
@@ -217,5 +217,5 @@ class UserFile:
             while self.reader.read(BLOCK):
                 pass
         except OSError as error:
-            raise UserError("{path} cannot be read: {reason}", path=self.path, reason=error.strerror) from None
+            raise UserError("{path} cannot be read: {reason}", self.path, error.strerror) from None
         return FileFacts(str(self.path), self.reader.hashed, self.reader.digest.hexdigest(), self.status.st_mtime_ns)

@@ -70,28 +70,23 @@ def add_adapter(model: nn.Module, path: Path) -> None:
     layers = {name.rpartition(".")[0] for name in found}
     if not found or found.keys() != {f"{layer}.{part}" for layer in layers for part in LORA_TENSORS}:
         raise UserError(
-            "{path} holds no corrections of low rank; a LoRA training leaves them as final/adapter.safetensors",
-            path=path,
+            "{path} holds no corrections of low rank; a LoRA training leaves them as final/adapter.safetensors", path
         )
     for layer in layers:
         weight, a, b = own.get(f"{layer}.weight"), found[f"{layer}.lora_a"], found[f"{layer}.lora_b"]
         if weight is None or a.dim() != 2 or b.dim() != 2 or weight.shape != (b.size(0), a.size(1)):
             raise UserError(
-                "{path} was learned beside another model: {layer} is not there, or of another shape",
-                path=path,
-                layer=layer,
+                "{path} was learned beside another model: {layer} is not there, or of another shape", path, layer
             )
     beside = learned_beside(path)
     if beside is None:
         raise UserError(
             "{path} does not say which weights it was learned beside, and added to others it would make a model that nobody "
             "has trained; take the file that `glassformer export RUN --to adapter` writes, or the one in its run's final/",
-            path=path,
+            path,
         )
     if beside != fingerprint(own):
-        raise UserError(
-            "{path} was learned beside other weights than these; give it the run that it began with", path=path
-        )
+        raise UserError("{path} was learned beside other weights than these; give it the run that it began with", path)
     load_model_tensors(
         model, merge_lora({**own, **{n: t.to(next(model.parameters()).device) for n, t in found.items()}})
     )
@@ -114,12 +109,12 @@ def export_adapter(run: RunFolder, out: Path, *, overwrite: bool = False) -> tup
         raise UserError(
             "{path} has no adapter: it was not trained with train.lora_rank, or its weights are an average; export it "
             "to {names}",
-            path=run.path,
-            names=names(),
+            run.path,
+            names(),
         )
     for folder in (run.final, run.start):
         if (wrong := checkpoint.problem(folder)) is not None:
-            raise UserError("{folder} cannot be used: {wrong}; bring it back from a copy", folder=folder, wrong=wrong)
+            raise UserError("{folder} cannot be used: {wrong}; bring it back from a copy", folder, wrong)
     final, _unused = checkpoint.read_checkpoint(run.final)
     start, state = checkpoint.read_checkpoint(run.start)
     whole, corrections = final["model"], final["adapter"]
@@ -129,9 +124,9 @@ def export_adapter(run: RunFolder, out: Path, *, overwrite: bool = False) -> tup
         what = learned[0] if learned else "the rows of new words"
         raise UserError(
             "the adapter alone is not the model of {path}: {what} learned too; export the whole model to {names}",
-            path=run.path,
-            what=what,
-            names=names(),
+            run.path,
+            what,
+            names(),
         )
     with owned.new_folder(out, "an export", own_export(out) if overwrite else ()) as draft:
         write_tensor_file(corrections, draft / FILE, {BESIDE: fingerprint(start["model"])})

@@ -8,7 +8,6 @@ from a folder that is named (`--tokenizer`): config.json and tokenizer files of,
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -21,7 +20,7 @@ from glassformer.errors import UserError, install_hint
 from glassformer.evaluation.comet import SETTINGS, WEIGHTS, Comet, Head, Settings
 from glassformer.files import owned, structured
 from glassformer.formats.huggingface.importing import folder_name, read_encoder
-from glassformer.formats.untrusted import write_tensor_file
+from glassformer.formats.untrusted import load_restricted, write_tensor_file
 from glassformer.models import BERT
 from glassformer.models.weights import check_finite, load_model_tensors, model_tensors
 
@@ -41,38 +40,32 @@ def read_hparams(folder: Path) -> dict[str, Any]:
     except ImportError:
         raise UserError(
             "reading {kind} files needs the package {name}; install it with: {command}",
-            kind=".yaml",
-            name="PyYAML",
-            command=install_hint("hf"),
+            ".yaml",
+            "PyYAML",
+            install_hint("hf"),
         ) from None
     try:
         found = yaml.safe_load((folder / HPARAMS).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         said = " ".join(str(error).split())[:200]
-        raise UserError("{path} cannot be read: {reason}", path=folder / HPARAMS, reason=said) from None
+        raise UserError("{path} cannot be read: {reason}", folder / HPARAMS, said) from None
     if not isinstance(found, dict) or found.get("class_identifier") != KIND:
         kind = found.get("class_identifier") if isinstance(found, dict) else None
         raise UserError(
             "{folder} is a COMET of kind {kind!r}; what can be imported is {known}, such as wmt22-comet-da",
-            folder=folder,
-            kind=str(kind)[:60],
-            known=KIND,
+            folder,
+            str(kind)[:60],
+            KIND,
         )
     return found
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Its hyperparameters and its tensors, by torch's restricted loader."""
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, OSError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise UserError(
-            "{path} is not a checkpoint that can be read without running code: {said}", path=path, said=said
-        ) from None
+    found = load_restricted(path)
     tensors = found.get("state_dict") if isinstance(found, dict) else None
     if not isinstance(tensors, Mapping) or not all(isinstance(t, Tensor) for t in tensors.values()):
-        raise UserError("{path} is not a checkpoint of COMET: it has no state_dict of tensors", path=path)
+        raise UserError("{path} is not a checkpoint of COMET: it has no state_dict of tensors", path)
     hparams = found.get("hyper_parameters")
     return dict(hparams) if isinstance(hparams, Mapping) else {}, {n: t.float() for n, t in tensors.items()}
 
@@ -115,14 +108,14 @@ def import_comet(folder: Path, out: Path, *, allowed: bool, encoder: Path | None
         raise UserError(
             "{path} is a pickle, which can run code when it is opened, and is not read; if it is a COMET from somebody you "
             "trust, say so by --pickle",
-            path=path,
+            path,
         )
     if encoder is None:
         raise UserError(
             "{folder} holds no tokenizer; name the folder of its encoder ({name}: config.json and its tokenizer) by "
             "--tokenizer FOLDER",
-            folder=folder,
-            name=str(told.get("pretrained_model"))[:60],
+            folder,
+            str(told.get("pretrained_model"))[:60],
         )
     own, tensors = read_checkpoint(path)
     head = head_of(told, own, path)
@@ -132,12 +125,7 @@ def import_comet(folder: Path, out: Path, *, allowed: bool, encoder: Path | None
     read = read_encoder(encoder, body)
     config = read.recipe.model
     if head.layer != "mix" and not 0 <= head.layer <= config.n_layer:
-        raise UserError(
-            "{path} reads layer {layer}, and its encoder has {n_layer}",
-            path=path,
-            layer=head.layer,
-            n_layer=config.n_layer,
-        )
+        raise UserError("{path} reads layer {layer}, and its encoder has {n_layer}", path, head.layer, config.n_layer)
     comet = Comet(BERT(config), head)
     weights = {f"encoder.{n}": t for n, t in read.weights.items()} | our_names(tensors, head)
     check_finite(weights, path)

@@ -46,13 +46,13 @@ def own_export(out: Path) -> Collection[str]:
     listed = read_json(out, FACTS, LARGEST_JSON, optional=True).get("files")
     if not isinstance(listed, list):
         raise UserError(
-            "{out} was not exported by this command, so --overwrite leaves it alone; choose another folder", out=out
+            "{out} was not exported by this command, so --overwrite leaves it alone; choose another folder", out
         )
     if others := sorted(found - {*map(str, listed)}):
         raise UserError(
             "{out} holds {others}, which is no file of the export, so --overwrite leaves it alone; move it away",
-            out=out,
-            others=others[0],
+            out,
+            others[0],
         )
     return found
 
@@ -72,16 +72,16 @@ def check(model: TextModel, to: str, quantize: str | None) -> str:
         there = ", ".join(w for w in target.weights if w != "fp32")
         raise UserError(
             "{to} takes --quantize {there} or none, not {weights}; int8 can be had with {names}",
-            to=to,
-            there=there,
-            weights=weights,
-            names=names("int8"),
+            to,
+            there,
+            weights,
+            names("int8"),
         )
-    target.require(_("exporting to {target}", target=to))
+    target.require(_("exporting to {target}", to))
     if isinstance(model._model, Ensemble):
         raise UserError("an ensemble is several runs; export them one by one")
     if (mistake := model.recipe.model.mistake) != "none":
-        raise UserError("this run has the mistake {mistake} planted in it; it is not exported", mistake=mistake)
+        raise UserError("this run has the mistake {mistake} planted in it; it is not exported", mistake)
     target.writer.refuse(model)
     return weights
 
@@ -132,7 +132,7 @@ def export_model(
         report = ParityReport(to, weights, on, len(cases), run_size_and_load(run, model), theirs, notes=list(notes))
         compare(model, runtime, cases, report)
         if not report.passed:
-            raise ParityFailed(_("{verdict}; nothing was left in {out}", verdict=report.verdict(), out=out), report)
+            raise ParityFailed(_("{verdict}; nothing was left in {out}", report.verdict(), out), report)
         report.save(draft)
         text = card(model, target, name or out.name, metrics or {}, report, notes)
         (draft / "README.md").write_text(text, encoding="utf-8")

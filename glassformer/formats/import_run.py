@@ -35,16 +35,16 @@ def fetch(name: str, folder: str) -> Path:
     except ImportError:
         raise UserError(
             "there is no folder {name}; to fetch a model of that name from the hub, install: pip install huggingface_hub",
-            name=name,
+            name,
         ) from None
     try:
         return Path(snapshot_download(name, allow_patterns=list(WANTED), local_dir=folder))
     except HFValidationError:
-        raise UserError("there is no folder {name}, and it is no name of a model at the hub", name=name) from None
+        raise UserError("there is no folder {name}, and it is no name of a model at the hub", name) from None
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         said = " ".join(str(error).split())[:200]
         raise UserError(
-            "there is no folder {name}, and no model of that name could be fetched: {said}", name=name, said=said
+            "there is no folder {name}, and no model of that name could be fetched: {said}", name, said
         ) from None
 
 
@@ -64,20 +64,12 @@ def read_source(
         raise UserError("--pickle and --tokenizer are for a nanoGPT checkpoint, which is a file; leave them out")
     if path.is_dir():
         if RunFolder.is_run(path):
-            raise UserError("{path} is a run already; every verb accepts it as it is", path=path)
+            raise UserError("{path} is a run already; every verb accepts it as it is", path)
         return read_folder(path, head=head, languages=languages)
     if path.exists() or source.startswith((".", "/", "~")) or source.count("/") > 1:
-        raise UserError(
-            "there is no folder {source}; give a folder with config.json and model.safetensors", source=source
-        )
+        raise UserError("there is no folder {source}; give a folder with config.json and model.safetensors", source)
     with tempfile.TemporaryDirectory() as fetched:
         return read_folder(fetch(source, fetched), name=source, head=head, languages=languages)
-
-
-def with_file(model: Imported, file: Path) -> Imported:
-    """The model with a file of examples as the data of its recipe: read as training data would be, split by the usual rule."""
-    data = replace(model.recipe.data, train=str(file.resolve()), val_fraction=0.25)
-    return replace(model, recipe=replace(model.recipe, data=data))
 
 
 def write_run(
@@ -86,11 +78,13 @@ def write_run(
     """A new run with these weights as its final ones; whole or not at all. `file`: examples for its splits. `prove` looks at
     the run before it is finished and takes its name; where it raises, or is stopped or killed, there is no run."""
     if RunFolder.is_run(out):
-        raise UserError("{out} holds a run already; choose another folder with --out", out=out)
+        raise UserError("{out} holds a run already; choose another folder with --out", out)
     built = build_model(model.recipe.model)
     load_model_tensors(built, model.weights)
     check_finite(model.weights, out)
-    model = model if file is None else with_file(model, file)
+    if file is not None:  # read as training data would be, split by the usual rule
+        data = replace(model.recipe.data, train=str(file.resolve()), val_fraction=0.25)
+        model = replace(model, recipe=replace(model.recipe, data=data))
     draft = staging.create_draft(out, model.recipe)
     try:
         if file is not None:

@@ -7,7 +7,6 @@ Its matrices are as ours (rows are outputs), its names are GPT-2's, and its voca
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from glassformer.formats.huggingface.importing import Imported, folder_name, in_
 from glassformer.formats.huggingface.origin import remember
 from glassformer.formats.huggingface.tables import Entry, to_ours
 from glassformer.formats.huggingface.tokenizers import ExternalTokenizer, control_ids, read_tokenizers
+from glassformer.formats.untrusted import load_restricted
 from glassformer.models import build_model
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
@@ -36,17 +36,11 @@ WARNING = (
 
 def read_pickle(path: Path) -> dict[str, Any]:
     """What a checkpoint holds, by torch's restricted loader."""
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, OSError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise UserError(
-            "{path} is not a checkpoint that can be read without running code: {said}", path=path, said=said
-        ) from None
+    found = load_restricted(path)
     if not isinstance(found, dict) or not isinstance(found.get("model_args"), dict):
-        raise UserError("{path} is not a checkpoint of nanoGPT: it has no model_args", path=path)
+        raise UserError("{path} is not a checkpoint of nanoGPT: it has no model_args", path)
     if not isinstance(found.get("model"), Mapping) or not all(isinstance(t, Tensor) for t in found["model"].values()):
-        raise UserError("{path} is not a checkpoint of nanoGPT: it has no model of tensors", path=path)
+        raise UserError("{path} is not a checkpoint of nanoGPT: it has no model of tensors", path)
     return found
 
 
@@ -75,7 +69,7 @@ def gpt2_tokenizer(path: Path, where: Path | None) -> ExternalTokenizer:
         raise UserError(
             "{path} holds no tokenizer; name the folder of one (GPT-2's vocab.json and merges.txt, or a tokenizer.json) by "
             "--tokenizer FOLDER",
-            path=path,
+            path,
         )
     return read_tokenizers(where if where.is_dir() else where.parent)[0]
 
@@ -86,10 +80,10 @@ def read_nanogpt(path: Path, *, allowed: bool, tokenizer: Path | None) -> Import
         raise UserError(
             "{path} is a pickle, which can run code when it is opened, and is not read; if it is a checkpoint of nanoGPT "
             "from somebody you trust, say so by --pickle; else save the model as safetensors where it was made",
-            path=path,
+            path,
         )
     if path.stat().st_size > LARGEST:
-        raise UserError("{path} has more bytes than any checkpoint of nanoGPT", path=path)
+        raise UserError("{path} has more bytes than any checkpoint of nanoGPT", path)
     theirs = gpt2_tokenizer(path, tokenizer)
     warn(WARNING)
     found = read_pickle(path)

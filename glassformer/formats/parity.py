@@ -122,12 +122,12 @@ class ParityReport:
         if self.passed:
             return _(
                 "{theirs} says what the run says ({weights}, {texts} texts of {sample})",
-                theirs=self.theirs.name,
-                weights=self.weights,
-                texts=self.texts,
-                sample=self.sample,
+                self.theirs.name,
+                self.weights,
+                self.texts,
+                self.sample,
             )
-        return _("{theirs} does not say what the run says: {differs}", theirs=self.theirs.name, differs=self.differs)
+        return _("{theirs} does not say what the run says: {differs}", self.theirs.name, self.differs)
 
 
 def megabytes(size: int) -> str:
@@ -154,11 +154,6 @@ def timed(runtime: Runtime, prompts: Sequence[Sequence[int]], limit: int) -> tup
     return found, sum(len(ids) + 1 for ids in found) / max(1e-9, time.perf_counter() - began)
 
 
-def log_softmax(x: np.ndarray) -> np.ndarray:
-    """Scores as log-probabilities."""
-    return torch.from_numpy(x).double().log_softmax(-1).numpy()
-
-
 class Logits:
     """The largest difference, and the perplexity of both sides, added up case by case."""
 
@@ -177,7 +172,7 @@ class Logits:
         self.same += int((here.argmax(-1) == there.argmax(-1)).all())
         if case.answer:
             for side, scores in enumerate((here, there)):
-                chances = log_softmax(scores)
+                chances = torch.from_numpy(scores).double().log_softmax(-1).numpy()
                 self.lost[side] -= float(chances[np.arange(len(case.answer)), list(case.answer)].sum())
             self.tokens += len(case.answer)
 
@@ -190,16 +185,16 @@ def first_difference(ours: OurRuntime, theirs: Runtime, cases: Sequence[Case], w
     here = ours.activations(cases[0])
     for name, own in here.items():
         if name not in seen or seen[name].shape != own.shape:
-            return _("{name}, which has another shape there", name=name)
+            return _("{name}, which has another shape there", name)
         gap, scale = float(np.abs(own - seen[name]).max()), max(1.0, float(np.abs(own).max()))
         if not gap <= limit * scale:
             before = list(here)[: list(here).index(name)]
             same = (
-                _("{before} is still the same", before=before[-1])
+                _("{before} is still the same", before[-1])
                 if before
                 else _("what comes before it, the embedding, is not shown")
             )
-            return _("{name}, whose output differs by {gap:.2g} ({same})", name=name, gap=gap, same=same)
+            return _("{name}, whose output differs by {gap:.2g} ({same})", name, gap, same)
     return _("the output layer: every layer before it is the same")
 
 
@@ -270,22 +265,13 @@ def judge(report: ParityReport, ours: OurRuntime, theirs: Runtime, cases: Sequen
     if not gap <= most:
         part = first_difference(ours, theirs, cases, report.weights)
         report.passed = False
-        said = _(
-            "scores differ by {gap:.2g}, and {weights} may differ by {most:.2g}",
-            gap=gap,
-            weights=report.weights,
-            most=most,
-        )
-        report.differs = (
-            _("{differs}; the first part that differs is {part}", differs=said, part=part) if part else said
-        )
+        said = _("scores differ by {gap:.2g}, and {weights} may differ by {most:.2g}", gap, report.weights, most)
+        report.differs = _("{differs}; the first part that differs is {part}", said, part) if part else said
         return
     here, there = (side.scores.get("perplexity", 1.0) for side in (report.ours, report.theirs))
     if there > limits.perplexity * here:
         report.passed = False
-        report.differs = _(
-            "the references' perplexity is {there:.3f} there and {here:.3f} here", there=there, here=here
-        )
+        report.differs = _("the references' perplexity is {there:.3f} there and {here:.3f} here", there, here)
         return
     for name, value in (("greedy", report.same_greedy), ("beam-4", report.same_beam)):
         if value is not None and value < limits.same:
@@ -293,8 +279,8 @@ def judge(report: ParityReport, ours: OurRuntime, theirs: Runtime, cases: Sequen
             report.differs = _(
                 "its scores are the same (to {gap:.2g}), but only {value:.0f}% of its {name} answers are, so it is how "
                 "answers are searched for that differs",
-                gap=gap,
-                value=100 * value,
-                name=name,
+                gap,
+                100 * value,
+                name,
             )
             return

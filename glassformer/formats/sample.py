@@ -20,6 +20,6 @@ def own_sample(data: DataConfig, run: Path) -> tuple[str, Iterator[Any]]:
     kept = stored_splits(run / "data")
     split = next((name for name in ("test", "val", "train") if name in kept), None)
     if split is None:
-        raise UserError("{run} {no_split}", run=run, no_split=NO_SPLIT)
+        raise UserError("{run} {no_split}", run, NO_SPLIT)
     RunFolder.open(run).check_data(split)
-    return _("the {split} split", split=split), iter(run_examples(data, split, run / "data"))
+    return _("the {split} split", split), iter(run_examples(data, split, run / "data"))

@@ -56,10 +56,7 @@ class Target:
         """A sentence where something that it needs is not installed; `what` begins it: exporting to onnx, engine=onnx."""
         if not all(importlib.util.find_spec(name) for name in self.needs):
             raise ConfigError(
-                "{what} needs {needs}; install with: {command}",
-                what=what,
-                needs=" and ".join(self.needs),
-                command=install_hint(self.name),
+                "{what} needs {needs}; install with: {command}", what, " and ".join(self.needs), install_hint(self.name)
             )
 
     @property

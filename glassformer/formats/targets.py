@@ -16,7 +16,7 @@ HELP = ", ".join(f"{target.name} ({target.help})" for target in TARGETS.values()
 def target_of(name: str) -> Target:
     """The target of this name."""
     if name not in TARGETS:
-        raise UserError("--to is {targets}, not {name!r}", targets=", ".join(TARGETS), name=name)
+        raise UserError("--to is {targets}, not {name!r}", ", ".join(TARGETS), name)
     return TARGETS[name]
 
 

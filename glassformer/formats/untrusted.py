@@ -11,11 +11,13 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pickle
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from glassformer.errors import UserError
@@ -29,17 +31,26 @@ PICKLES = ("pytorch_model.bin", "model.bin", "model.pt", "model.pth", "ckpt.pt",
 def inside(folder: Path, name: str) -> Path:
     """A file of this folder by its plain name: a regular one, no link, and nothing that leads out."""
     if not name or name != os.path.basename(name) or name in (".", "..") or "\\" in name or "\0" in name:
-        raise UserError(
-            "{folder} names the file {name!r}, which is not a plain name of a file beside it", folder=folder, name=name
-        )
+        raise UserError("{folder} names the file {name!r}, which is not a plain name of a file beside it", folder, name)
     path = folder / name
     try:
         mode = path.lstat().st_mode
     except OSError as error:
-        raise UserError("{path} cannot be read: {reason}", path=path, reason=error.strerror or error) from None
+        raise UserError("{path} cannot be read: {reason}", path, error.strerror or error) from None
     if not stat.S_ISREG(mode):
-        raise UserError("{path} is not a plain file (a link, a folder or a device), and is not read", path=path)
+        raise UserError("{path} is not a plain file (a link, a folder or a device), and is not read", path)
     return path
+
+
+def load_restricted(path: Path) -> Any:
+    """What a pickle of torch's holds, by the loader that refuses all but tensors and plain values."""
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, OSError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise UserError(
+            "{path} is not a checkpoint that can be read without running code: {said}", path, said
+        ) from None
 
 
 def is_file(folder: Path, name: str) -> bool:
@@ -54,17 +65,14 @@ def read_json(folder: Path, name: str, most: int = LARGEST_CONFIG, *, optional: 
     path = inside(folder, name)
     if path.stat().st_size > most:
         raise UserError(
-            "{path} has {st_size:,} bytes; such a file has at most {most:,}",
-            path=path,
-            st_size=path.stat().st_size,
-            most=most,
+            "{path} has {st_size:,} bytes; such a file has at most {most:,}", path, path.stat().st_size, most
         )
     try:
         value = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise UserError("{path} is not JSON: {error}", path=path, error=error) from None
+        raise UserError("{path} is not JSON: {error}", path, error) from None
     if not isinstance(value, dict):
-        raise UserError("{path} holds {kind}, and should hold an object", path=path, kind=type(value).__name__)
+        raise UserError("{path} holds {kind}, and should hold an object", path, type(value).__name__)
     return value
 
 
@@ -74,9 +82,7 @@ def weight_files(folder: Path) -> list[Path]:
         index = read_json(folder, "model.safetensors.index.json", LARGEST_JSON)
         places = index.get("weight_map")
         if not isinstance(places, Mapping) or not all(isinstance(v, str) for v in places.values()):
-            raise UserError(
-                "{folder} has no weight_map of names to files", folder=folder / "model.safetensors.index.json"
-            )
+            raise UserError("{folder} has no weight_map of names to files", folder / "model.safetensors.index.json")
         return [inside(folder, name) for name in sorted(set(places.values()))]
     if (folder / "model.safetensors").exists():
         return [inside(folder, "model.safetensors")]
@@ -85,9 +91,9 @@ def weight_files(folder: Path) -> list[Path]:
             raise UserError(
                 "{folder} is a pickle, which can run code when it is opened, and is not read; save the model as "
                 "safetensors where it was made, with save_pretrained(folder, safe_serialization=True)",
-                folder=folder / name,
+                folder / name,
             )
-    raise UserError("{folder} has no model.safetensors", folder=folder)
+    raise UserError("{folder} has no model.safetensors", folder)
 
 
 def read_tensor_file(path: Path) -> dict[str, Tensor]:
@@ -100,9 +106,7 @@ def read_tensor_file(path: Path) -> dict[str, Tensor]:
             floating = [name for name in file.keys() if file.get_slice(name).get_dtype() in FLOATING]  # noqa: SIM118
             return {name: file.get_tensor(name) for name in floating}
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise UserError(
-            "{path} is not a safetensors file: {error}", path=path, error=" ".join(str(error).split())[:200]
-        ) from None
+        raise UserError("{path} is not a safetensors file: {error}", path, " ".join(str(error).split())[:200]) from None
 
 
 def write_tensor_file(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None) -> None:
@@ -123,9 +127,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         own = read_tensor_file(path)
         if again := sorted(own.keys() & found.keys()):
             raise UserError(
-                "{path} has {again!r:.80} once more; another file of the model had it already",
-                path=path,
-                again=again[0],
+                "{path} has {again!r:.80} once more; another file of the model had it already", path, again[0]
             )
         found |= own
     return found

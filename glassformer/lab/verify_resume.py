@@ -15,8 +15,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.runs.checkpoint import Checkpoints, read_checkpoint
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.stop import handled_by
 from glassformer.training.progress import StepReport
 
 EXAMPLES = 32  # decoded at a validation
@@ -99,22 +100,13 @@ def child(recipe_file: str, folder: str, kill_at: str, resume: str) -> None:
     os._exit(0)  # past the thread that waits
 
 
-@contextmanager
-def ending_in_order() -> Iterator[None]:
+def ending_in_order() -> AbstractContextManager[None]:
     """SIGTERM and SIGHUP unwind like Ctrl-C, so that children and temporary folders go too."""
 
     def leave(number: int, frame: Any) -> None:
         raise SystemExit(128 + number)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    old = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, previous in old.items():
-            signal.signal(number, previous)
+    return handled_by(leave, (signal.SIGTERM, signal.SIGHUP))
 
 
 def in_a_fresh_process(recipe_file: Path, folder: Path, *, kill_at: int | None = None, resume: bool = False) -> None:
@@ -134,12 +126,7 @@ def in_a_fresh_process(recipe_file: Path, folder: Path, *, kill_at: int | None =
     expected = 0 if kill_at is None else -signal.SIGKILL
     if code != expected:
         last = (said.strip().splitlines() or ["nothing was said"])[-1]
-        raise UserError(
-            "a training process ended with {code} and not with {expected}: {last}",
-            code=code,
-            expected=expected,
-            last=last,
-        )
+        raise UserError("a training process ended with {code} and not with {expected}: {last}", code, expected, last)
 
 
 def with_steps(recipe: Recipe, steps: int) -> Recipe:
@@ -201,7 +188,7 @@ def compare(one: RunFolder, other: RunFolder) -> list[ComparedPart]:
     """Two runs that should be the same, at their last checkpoints and in what they left behind."""
     steps = [run.latest_checkpoint() for run in (one, other)]
     if None in steps:
-        raise UserError("{name} and {other} cannot be compared: one has no checkpoint", name=one.path, other=other.path)
+        raise UserError("{name} and {other} cannot be compared: one has no checkpoint", one.path, other.path)
     (a, state_a), (b, state_b) = (
         read_checkpoint(run.checkpoints.path(step or 0)) for run, step in zip((one, other), steps, strict=True)
     )
@@ -250,11 +237,11 @@ def verify_resume(
     recipe_file.write_text(json.dumps(with_steps(recipe, steps).to_dict()), encoding="utf-8")
     straight, resumed = folder / "straight", folder / "resumed"
     kill_at = steps + steps // 2
-    say(_("training {steps} steps without a stop …", steps=2 * steps))
+    say(_("training {steps} steps without a stop …", 2 * steps))
     in_a_fresh_process(recipe_file, straight)
-    say(_("training again, killed at step {kill_at} …", kill_at=kill_at))
+    say(_("training again, killed at step {kill_at} …", kill_at))
     in_a_fresh_process(recipe_file, resumed, kill_at=kill_at)
     saved = RunFolder.open(resumed).latest_checkpoint()
-    say(_("going on from step {saved} in a third process …", saved=saved))
+    say(_("going on from step {saved} in a third process …", saved))
     in_a_fresh_process(recipe_file, resumed, resume=True)
     return compare(RunFolder.open(straight), RunFolder.open(resumed))

@@ -85,7 +85,7 @@ class BERT(BaseModel):
         if config.head in ("classify", "tag") and config.n_label < 2:
             raise ConfigError(
                 "model.head={head!r} needs model.n_label of at least 2; it is set from the data, or by hand",
-                head=config.head,
+                config.head,
             )
         self.embedding = Embedding(config.vocab_size, config.n_embd, scale=config.scale_embeddings)
         self.positions = make_positions(config)

@@ -26,8 +26,8 @@ def check_fits_in_memory(config: ModelConfig) -> None:
             "a model with {count_parameters:,} parameters and rows of {block_size:,} tokens needs "
             "{needed:,.0f} GB, and this machine has {memory:,.0f} GB; make model.n_layer, model.n_embd, "
             "model.block_size or the vocabulary smaller",
-            count_parameters=count_parameters(config),
-            block_size=config.block_size,
-            needed=needed / 2**30,
-            memory=memory / 2**30,
+            count_parameters(config),
+            config.block_size,
+            needed / 2**30,
+            memory / 2**30,
         )

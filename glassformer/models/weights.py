@@ -30,18 +30,18 @@ def load_model_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         raise UserError(
             "these weights are of another model: {n_missing} tensors are missing (such as {missing}) and "
             "{n_extra} are unknown (such as {extra})",
-            n_missing=len(missing),
-            missing=missing[:1],
-            n_extra=len(extra),
-            extra=extra[:1],
+            len(missing),
+            missing[:1],
+            len(extra),
+            extra[:1],
         )
     for name, tensor in own.items():
         if tensor.shape != tensors[name].shape:
             raise UserError(
                 "{name} has shape {file_shape} in the file and {model_shape} in the model",
-                name=name,
-                file_shape=tuple(tensors[name].shape),
-                model_shape=tuple(tensor.shape),
+                name,
+                tuple(tensors[name].shape),
+                tuple(tensor.shape),
             )
     for name, tensor in own.items():
         tensor.copy_(tensors[name])
@@ -53,8 +53,8 @@ def check_finite(weights: dict[str, Tensor], folder: Path) -> None:
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise UserError(
                 "{folder} cannot be used: {name} has numbers that are not finite; choose an earlier --step",
-                folder=folder,
-                name=name,
+                folder,
+                name,
             )
 
 
@@ -64,9 +64,9 @@ def check_fits(recipe: Recipe, weights: dict[str, Tensor], folder: Path) -> None
     if asked > 2 * have + 1_000_000:
         raise UserError(
             "{folder} holds {have:,} numbers, and run.json describes a model with {asked:,}: they do not belong together",
-            folder=folder,
-            have=have,
-            asked=asked,
+            folder,
+            have,
+            asked,
         )
 
 

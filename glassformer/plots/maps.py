@@ -11,11 +11,7 @@ from glassformer.plots.style import MAP, SIGNED, figure, heading, visible
 
 
 def attention_maps(
-    weights: Sequence[np.ndarray],
-    titles: Sequence[str],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    title: str = "",
+    weights: Sequence[np.ndarray], titles: Sequence[str], rows: Sequence[str], columns: Sequence[str], title: str = ""
 ) -> Any:
     """One map a head (rows ask, columns answer), side by side."""
     across = min(4, len(weights))

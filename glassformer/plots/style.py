@@ -82,16 +82,14 @@ MARK = "glassformer"
 def refuse_foreign(path: Path) -> None:
     """A picture is replaced only by a later one of its kind: each carries a mark, and what has none is somebody else's."""
     if path.is_symlink():
-        raise UserError(
-            "{path} is a link, and links are not drawn through; remove it, or choose another place", path=path
-        )
+        raise UserError("{path} is a link, and links are not drawn through; remove it, or choose another place", path)
     if path.is_file():
         with path.open("rb") as file:
             if MARK.encode() not in file.read(1 << 14):
                 raise UserError(
                     "{path} is there already and was not drawn by {mark}; move it away, or choose another place",
-                    path=path,
-                    mark=MARK,
+                    path,
+                    MARK,
                 )
 
 
@@ -133,7 +131,7 @@ def save(fig: Any, stem: Path, kinds: Sequence[str] = ("png", "svg")) -> list[Pa
     from matplotlib.text import Text
 
     if not stem.name:
-        raise UserError("a picture needs the name of a file to go to, and {stem!r} has none", stem=str(stem))
+        raise UserError("a picture needs the name of a file to go to, and {stem!r} has none", str(stem))
     paths = [stem.with_suffix(f".{kind}") for kind in kinds]
     for path in paths:
         refuse_foreign(path)

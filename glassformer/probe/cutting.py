@@ -80,7 +80,7 @@ def without_positions(model: Net) -> Iterator[None]:
     if not tables:
         raise UserError(
             "this model adds no positions to its embeddings (model.positions = {kind!r}), so there are none to cut",
-            kind=model.config.positions,
+            model.config.positions,
         )
     # A hook of torch's: wherever one is, the model itself answers and no faster copy of it.
     hooks = [table.register_forward_hook(lambda _module, _given, value: torch.zeros_like(value)) for table in tables]
@@ -106,7 +106,7 @@ def ablate(
     ...     without = model(torch.tensor([[1, 2, 3]]))
     """
     if mode not in ("zero", "mean"):
-        raise UserError("a part is cut by mode 'zero' or 'mean', not {mode!r}", mode=mode)
+        raise UserError("a part is cut by mode 'zero' or 'mean', not {mode!r}", mode)
     own = net(model)
     heads = [heads] if isinstance(heads, str) else list(heads)
     known = residual_parts(own)
@@ -117,7 +117,7 @@ def ablate(
     found = attentions(own)
     if mode == "mean" and means is not None and (lacking := sorted(by_tap.keys() - means.keys())):
         raise UnknownName(
-            "means has nothing for {what}; mean_outputs(model, batches) makes it of all parts", what=lacking[0]
+            "means has nothing for {what}; mean_outputs(model, batches) makes it of all parts", lacking[0]
         )
 
     def cutter(tap: str, parts: list[Component]) -> taps.Hook:
@@ -156,7 +156,7 @@ def pruned(model: Any, heads: Iterable[Named | Component]) -> Net:
     gone = find_parts(own, heads)
     for part in gone:
         if part.head is None:
-            raise UserError("{part} is an MLP; only heads are pruned", part=part)
+            raise UserError("{part} is an MLP; only heads are pruned", part)
     if own.config.share_layers:
         raise UserError("all layers of this model are one (model.share_layers); a head cannot be pruned in one of them")
     names = (*own.config.pruned_heads, *map(str, gone))

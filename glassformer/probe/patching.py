@@ -36,8 +36,8 @@ def patch(model: Any, activations: Mapping[str, Tensor], positions: Sequence[int
                 raise UserError(
                     "an activation of shape {other_shape} cannot stand for one of shape {own_shape}; "
                     "the two inputs must have the same number of tokens",
-                    other_shape=tuple(other.shape),
-                    own_shape=tuple(value.shape),
+                    tuple(other.shape),
+                    tuple(value.shape),
                 )
             if positions is None:
                 return other.to(value).expand_as(value)

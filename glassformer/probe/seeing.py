@@ -26,9 +26,9 @@ class ByName(dict[str, T]):
     def __missing__(self, name: str) -> T:
         raise UnknownName(
             "there is no activation {name!r} among these {n_self}{suggestion}",
-            name=name,
-            n_self=len(self),
-            suggestion=did_you_mean(str(name), list(self)),
+            name,
+            len(self),
+            did_you_mean(str(name), list(self)),
         )
 
 
@@ -61,9 +61,7 @@ def check_names(model: Net, patterns: Iterable[str]) -> None:
     for pattern in patterns:
         if not taps.find_taps(model, pattern):
             close = did_you_mean(pattern, taps.tap_names(model))
-            raise UnknownName(
-                "{pattern!r} matches no activation{close}; tap_names(model) lists them", pattern=pattern, close=close
-            )
+            raise UnknownName("{pattern!r} matches no activation{close}; tap_names(model) lists them", pattern, close)
 
 
 # ---- see, change
@@ -172,13 +170,13 @@ def find_parts(model: Any, names: Iterable[Named | Component]) -> list[Component
         elif name in known:
             found[known[name]] = None
         elif name in own.config.pruned_heads:
-            raise UserError("the head {name} was pruned; this model no longer has it", name=name)
+            raise UserError("the head {name} was pruned; this model no longer has it", name)
         else:
             raise UserError(
                 "there is no head or MLP {name!r}{suggestion}; a head is written as {heads}, an MLP as {mlps}",
-                name=name,
-                suggestion=did_you_mean(name, [*known, *whole]),
-                heads=heads(own)[0] if heads(own) else "decoder.0.attention:0",
-                mlps=mlps(own)[0],
+                name,
+                did_you_mean(name, [*known, *whole]),
+                heads(own)[0] if heads(own) else "decoder.0.attention:0",
+                mlps(own)[0],
             )
     return list(found)

@@ -20,16 +20,11 @@ if TYPE_CHECKING:
 
 # Fetched when they are first asked for: to read what a run says of itself (facts.py) nobody has to wait for torch.
 HOMES = {
-    "follow": "launch",
-    "resume": "launch",
-    "train": "launch",
+    **dict.fromkeys(("follow", "resume", "train"), "launch"),
+    **dict.fromkeys(("Start", "start_of"), "fine_tune"),
+    **dict.fromkeys(("make_session", "pick_device"), "setup"),
+    **dict.fromkeys(("STOPPED", "Stopped"), "stop"),
     "Session": "session",
-    "Start": "fine_tune",
-    "start_of": "fine_tune",
-    "make_session": "setup",
-    "pick_device": "setup",
-    "STOPPED": "stop",
-    "Stopped": "stop",
 }
 
 

@@ -161,8 +161,8 @@ def write_checkpoint(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]], 
         raise UserError(
             "{folder} could not be written: {reason}; what was saved before is untouched. "
             "Put that right (room on the disk, permissions, the folder itself), then go on with --resume",
-            folder=folder,
-            reason=error.strerror or error,
+            folder,
+            error.strerror or error,
         ) from error
 
 
@@ -180,27 +180,25 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = read_regular(folder / MANIFEST, SMALL)
         seal = read_regular(folder / SEAL, SMALL)
         if seal != (hashlib.sha256(manifest).hexdigest() + "\n").encode():
-            raise Damaged("{name} or its seal has been changed", name=MANIFEST)
+            raise Damaged("{name} or its seal has been changed", MANIFEST)
         version = structured.decode(manifest, dict[str, Any], MANIFEST).get("format")
         if isinstance(version, int) and version != FORMAT:
             age = _("newer") if version > FORMAT else _("older")
             raise Damaged(
                 "it was written in format {version}, {age} than the format {format} this version reads",
-                version=version,
-                age=age,
-                format=FORMAT,
+                version,
+                age,
+                FORMAT,
             )
         listing: Manifest = structured.decode(manifest, Manifest, MANIFEST)
     except FileNotFoundError as error:
-        raise Damaged("{name} is missing", name=Path(error.filename).name) from None
+        raise Damaged("{name} is missing", Path(error.filename).name) from None
     except OSError as error:
-        raise Damaged("it cannot be read: {reason}", reason=error.strerror) from None
+        raise Damaged("it cannot be read: {reason}", error.strerror) from None
     except structured.Unreadable as error:
         raise Damaged(str(error)) from None
     if strange := [name for name in listing.files if not is_own_file(name)]:
-        raise Damaged(
-            "{name} lists {strange!r}, which is no file of a checkpoint", name=MANIFEST, strange=strange[0][:80]
-        )
+        raise Damaged("{name} lists {strange!r}, which is no file of a checkpoint", MANIFEST, strange[0][:80])
     return listing
 
 
@@ -214,7 +212,7 @@ def problem(folder: Path, names: Collection[str] | None = None, *, again: bool =
         return str(error)
     for name, expected in listing.files.items():
         if (names is None or name in names) and (wrong := file_problem(folder / name, expected, again=again)):
-            return _("{name} {wrong}", name=name, wrong=wrong)
+            return _("{name} {wrong}", name, wrong)
     return None
 
 
@@ -224,7 +222,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         state: dict[str, Any] = structured.read(folder / STATE, dict[str, Any])
         structured.convert(state, State, str(folder / STATE))
     except OSError as error:
-        raise Damaged("{path} cannot be read: {reason}", path=folder / STATE, reason=error.strerror) from None
+        raise Damaged("{path} cannot be read: {reason}", folder / STATE, error.strerror) from None
     except structured.Unreadable as error:
         raise Damaged(str(error)) from None
     return state
@@ -251,15 +249,12 @@ def read_checkpoint(
     names = None if groups is None else [STATE, *(f"{group}.safetensors" for group in groups)]
     wrong = problem(folder, names)
     if wrong is not None:
-        raise Damaged("{path} cannot be used: {reason}", path=folder, reason=wrong)
+        raise Damaged("{path} cannot be used: {reason}", folder, wrong)
     listed = [Path(name).stem for name in sorted(read_manifest(folder).files) if name.endswith(".safetensors")]
     missing = [group for group in groups or () if group not in listed]
     if missing or not listed:
         raise Damaged(
-            "{folder} cannot be used: {name} lists no {group}.safetensors",
-            folder=folder,
-            name=MANIFEST,
-            group=(missing or ["model"])[0],
+            "{folder} cannot be used: {name} lists no {group}.safetensors", folder, MANIFEST, (missing or ["model"])[0]
         )
     try:
         tensors = {group: load_tensors(folder / f"{group}.safetensors") for group in groups or listed}
@@ -267,9 +262,7 @@ def read_checkpoint(
         # Some builds map a file by torch, whose errors are all of one kind.
         if isinstance(error, RuntimeError) and "unable to open file" not in str(error):
             raise
-        raise Damaged(
-            "{folder} cannot be used: its tensors cannot be read: {error}", folder=folder, error=error
-        ) from None
+        raise Damaged("{folder} cannot be used: its tensors cannot be read: {error}", folder, error) from None
     return tensors, read_state(folder)
 
 
@@ -325,7 +318,7 @@ class Checkpoints:
         except Damaged as error:
             return str(error)
         if state.get("step", step) != step:
-            return _("it is the checkpoint of step {step} under another name", step=state["step"])
+            return _("it is the checkpoint of step {step} under another name", state["step"])
         if self.run is not None and state.get("run") != self.run:
             return _("it is a checkpoint of another run")
         return None
@@ -347,7 +340,7 @@ class Checkpoints:
             wrong = self.problem(step)
             if wrong is None:
                 return step
-            report(_("{path} cannot be used: {wrong}; trying the one before it", path=self.path(step), wrong=wrong))
+            report(_("{path} cannot be used: {wrong}; trying the one before it", self.path(step), wrong))
         return None
 
     def move_aside_after(self, step: int) -> list[Path]:

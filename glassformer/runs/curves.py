@@ -24,5 +24,5 @@ def draw_curves(run: RunFolder) -> list[Path]:
         fig = plots.curves(records, names[0] if names else None, title=title)
         return plots.save(fig, run.path / "curves")
     except Exception as error:
-        warn(_("the curves of {path} could not be drawn: {error}", path=run.path, error=error))
+        warn(_("the curves of {path} could not be drawn: {error}", run.path, error))
         return []

@@ -23,18 +23,11 @@ def too_long(batches: Batches, split: str, recipe: Recipe) -> Iterator[str]:
     given = recipe.data.max_length
     asked = given is not None and given < recipe.model.block_size and split == "train"
     setting, limit = ("data.max_length", given) if asked else ("model.block_size", recipe.model.block_size)
-    yield (
-        _(
-            "{count:,} of {total:,} {split} examples ({share:.1%}) have more than {setting}={limit} tokens and are left "
-            "out; 99% have at most {most}",
-            count=count,
-            total=total,
-            split=split,
-            share=count / total,
-            setting=setting,
-            limit=limit,
-            most=most,
-        )
+    counts = {"count": count, "total": total, "split": split, "share": count / total}
+    yield _(
+        "{count:,} of {total:,} {split} examples ({share:.1%}) have more than {setting}={limit} tokens and are left "
+        "out; 99% have at most {most}",
+        **counts | {"setting": setting, "limit": limit, "most": most},
     )
 
 

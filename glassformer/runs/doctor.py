@@ -46,6 +46,11 @@ class RunFinding:
     size: int = 0
 
 
+def whole_or_not(name: str, wrong: str | None, path: Path, about: str | None = None) -> RunFinding:
+    """Good or damaged, by what is wrong with it; `about`: what is said where nothing is."""
+    return RunFinding(name, "good" if wrong is None else "damaged", wrong or about or _("whole"), size_of(path))
+
+
 @dataclass(frozen=True)
 class Diagnosis:
     """What was found in a run folder, and what --resume would do with it."""
@@ -60,8 +65,7 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        findings = [{"name": f.name, "condition": f.condition, "about": f.about, "size": f.size} for f in self.findings]
-        return {"damaged": self.damaged, "findings": findings, "outlook": self.outlook}
+        return {"damaged": self.damaged, "findings": [vars(f) for f in self.findings], "outlook": self.outlook}
 
 
 def look_at_recipe(run: RunFolder) -> RunFinding:
@@ -72,33 +76,18 @@ def look_at_recipe(run: RunFolder) -> RunFinding:
     except UserError as error:
         return RunFinding("run.json", "damaged", str(error), size_of(path))
     version = run.facts.get("glassformer", "unknown")
-    about = _(
-        "{recipe}: {family}, {steps:,} steps, glassformer {version}",
-        recipe=recipe.name,
-        family=recipe.model.family,
-        steps=recipe.train.steps,
-        version=version,
-    )
-    if not sealed:
-        return RunFinding(
-            "run.json", "damaged", _("{about}; it has been changed since it was written", about=about), size_of(path)
-        )
-    return RunFinding("run.json", "good", about, size_of(path))
+    what = recipe.name, recipe.model.family, recipe.train.steps, version
+    about = _("{recipe}: {family}, {steps:,} steps, glassformer {version}", *what)
+    wrong = None if sealed else _("{about}; it has been changed since it was written", about)
+    return whole_or_not("run.json", wrong, path, about)
 
 
 def look_at_files(run: RunFolder) -> list[RunFinding]:
     """Whether the prepared data is as it was written."""
     if not run.prepared:
         return [RunFinding("data", "note", _("the preparation has not been finished"))]
-    return [
-        RunFinding(
-            name,
-            "good" if wrong is None else "damaged",
-            _("it {wrong}", wrong=wrong) if wrong else _("whole"),
-            size_of(run.path / name),
-        )
-        for name, wrong in run.file_problems().items()
-    ]
+    problems = run.file_problems().items()
+    return [whole_or_not(n, None if wrong is None else _("it {wrong}", wrong), run.path / n) for n, wrong in problems]
 
 
 def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list[RunFinding]:
@@ -108,14 +97,10 @@ def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list
     findings = []
     for step, wrong in problems.items():
         path = run.checkpoints.path(step)
-        about = wrong or MARKS[step == best, step == latest]
-        findings.append(
-            RunFinding(f"checkpoints/{path.name}", "good" if wrong is None else "damaged", about, size_of(path))
-        )
+        findings.append(whole_or_not(f"checkpoints/{path.name}", wrong, path, MARKS[step == best, step == latest]))
     if best is not None and best not in problems:
-        findings.append(
-            RunFinding(f"checkpoints/{run.checkpoints.path(best).name}", "damaged", _("the best one is missing"))
-        )
+        name = f"checkpoints/{run.checkpoints.path(best).name}"
+        findings.append(RunFinding(name, "damaged", _("the best one is missing")))
     return findings
 
 
@@ -124,17 +109,9 @@ def look_at_weights(run: RunFolder) -> list[RunFinding]:
     findings = []
     for name, kept in {"snapshots": run.snapshots, "history": run.history}.items():
         for step, wrong in kept.problems().items():
-            path = kept.path(step)
-            findings.append(
-                RunFinding(
-                    f"{name}/{path.name}", "good" if wrong is None else "damaged", wrong or _("whole"), size_of(path)
-                )
-            )
+            findings.append(whole_or_not(f"{name}/{kept.path(step).name}", wrong, kept.path(step)))
     if run.final.is_dir():
-        wrong = run.final_problem()
-        findings.append(
-            RunFinding("final", "good" if wrong is None else "damaged", wrong or _("whole"), size_of(run.final))
-        )
+        findings.append(whole_or_not("final", run.final_problem(), run.final))
     return findings
 
 
@@ -154,18 +131,10 @@ def look_at_metrics(run: RunFolder) -> list[RunFinding]:
                 except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
                     broken += 1
     except OSError as error:
-        return [RunFinding("metrics.jsonl", "damaged", _("it cannot be read: {reason}", reason=error.strerror))]
-    size = size_of(run.metrics_file)
-    if broken:
-        return [
-            RunFinding(
-                "metrics.jsonl",
-                "damaged",
-                _("{broken:,} of {lines:,} lines cannot be read", broken=broken, lines=lines),
-                size,
-            )
-        ]
-    return [RunFinding("metrics.jsonl", "good", _("{lines:,} lines, to step {last:,}", lines=lines, last=last), size)]
+        return [RunFinding("metrics.jsonl", "damaged", _("it cannot be read: {reason}", error.strerror))]
+    wrong = _("{broken:,} of {lines:,} lines cannot be read", broken, lines) if broken else None
+    about = _("{lines:,} lines, to step {last:,}", lines, last)
+    return [whole_or_not("metrics.jsonl", wrong, run.metrics_file, about)]
 
 
 def is_busy(run: RunFolder) -> bool:
@@ -192,18 +161,18 @@ def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
     if any(wrong is not None for wrong in run.file_problems().values()):
         return _("it cannot be resumed: what the preparation left is damaged; bring it back from a copy, or train anew")
     if not run.prepared:
-        return _("{command} prepares the data again and starts at the beginning", command=command)
+        return _("{command} prepares the data again and starts at the beginning", command)
     if (ended := run.finished()) is not None and ended >= max(problems, default=0):
-        return _("it has been trained to its end, step {ended:,}", ended=ended)
+        return _("it has been trained to its end, step {ended:,}", ended)
     if not problems:
-        return _("{command} starts at the beginning: nothing has been saved yet", command=command)
+        return _("{command} starts at the beginning: nothing has been saved yet", command)
     good = [step for step, wrong in problems.items() if wrong is None]
     if not good:
         return _("it cannot be resumed: not one checkpoint is whole")
-    message = _("{command} goes on from step {step:,} of {steps:,}", command=command, step=max(good), steps=steps)
+    message = _("{command} goes on from step {step:,} of {steps:,}", command, max(good), steps)
     if run.sealed:
         return message
-    return _("{outlook}, once the change in run.json is confirmed by --accept-changes", outlook=message)
+    return _("{outlook}, once the change in run.json is confirmed by --accept-changes", message)
 
 
 def look_at_model(run: RunFolder) -> list[RunFinding]:
@@ -231,19 +200,14 @@ def left_by(run: RunFolder) -> list[Leftover]:
     return [*inner, *leftovers.beside(Path(os.path.abspath(run.path)).parent, run.path)]
 
 
-def name_of(left: Leftover, folder: Path) -> str:
-    """As it is named from the folder that was looked at."""
-    return os.path.relpath(left.path, folder)
-
-
 def examine_folder(path: Path) -> Diagnosis:
     """What was left behind in a folder that is no run itself, but holds some, or had something left in it."""
     leftover = list(leftovers.beside(path))
     if not leftover and not any(RunFolder.is_run(one) for one in path.iterdir()):
-        raise UserError("{path} is not a run: it has no run.json", path=path)
+        raise UserError("{path} is not a run: it has no run.json", path)
     findings = [RunFinding(left.path.name, "note", left.about, size_of(left.path)) for left in leftover]
     message = (
-        _("glassformer doctor {folder} --prune clears away what was left", folder=quote(str(path)))
+        _("glassformer doctor {folder} --prune clears away what was left", quote(str(path)))
         if leftover
         else _("nothing was left behind")
     )
@@ -253,12 +217,12 @@ def examine_folder(path: Path) -> Diagnosis:
 def prune(path: Path) -> list[Pruned]:
     """Clears away what commands that were killed have left in a run and beside it, or in a folder of runs."""
     if not path.is_dir():
-        raise UserError("there is no folder {path}", path=path)
+        raise UserError("there is no folder {path}", path)
     run = RunFolder(path)
     if not run.is_run(path):
         return leftovers.prune(list(leftovers.beside(path)))
     if is_busy(run):
-        raise UserError("another process is training in {path}; let it end, or stop it first", path=path)
+        raise UserError("another process is training in {path}; let it end, or stop it first", path)
     return leftovers.prune(left_by(run))
 
 
@@ -271,7 +235,8 @@ def look(run: RunFolder, busy: bool) -> Diagnosis:
     findings += look_at_checkpoints(run, problems) + look_at_weights(run) + look_at_metrics(run)
     if readable(run):
         findings += look_at_model(run)
-    findings += [RunFinding(name_of(left, run.path), "note", left.about, size_of(left.path)) for left in left_by(run)]
+    for left in left_by(run):
+        findings.append(RunFinding(os.path.relpath(left.path, run.path), "note", left.about, size_of(left.path)))
     return Diagnosis(findings, outlook(run, problems, busy))
 
 
@@ -280,11 +245,11 @@ def examine(path: Path) -> Diagnosis:
     in one look after another."""
     if not path.is_dir():
         if RunFolder.is_run(draft := sibling_path(path, "making")):
-            about = _("the preparation has not been finished; it is in {folder}", folder=draft.name)
+            about = _("the preparation has not been finished; it is in {folder}", draft.name)
             command = f"glassformer train {quote(str(path))} --resume"
-            outlook = _("{command} prepares the data again and starts at the beginning", command=command)
+            outlook = _("{command} prepares the data again and starts at the beginning", command)
             return Diagnosis([RunFinding("data", "note", about, size_of(draft))], outlook)
-        raise UserError("there is no folder {path}", path=path)
+        raise UserError("there is no folder {path}", path)
     run = RunFolder(path)
     if not run.is_run(path) and not (path / "checkpoints").is_dir():
         return examine_folder(path)

@@ -95,9 +95,9 @@ def starting_weights(
             raise UserError(
                 "the model to begin with has {have} for {name}, and this one needs {shape}: they are of "
                 "different shapes; leave [model] out of the recipe",
-                have=have,
-                name=name,
-                shape=tuple(tensor.shape),
+                have,
+                name,
+                tuple(tensor.shape),
             )
     return out, fresh
 
@@ -113,11 +113,11 @@ def write_start(draft: RunFolder, start: Start, recipe: Recipe, extension: Exten
     weights, fresh = starting_weights(start.weights(), recipe.model, extension, recipe.train.seed)
     state = {"step": 0, "run": draft.id, "from": start.facts(), "new_tokens": len(extension.target)}
     write_checkpoint(draft.start, {"model": weights}, state)
-    notes = [_("beginning with the weights of {path}", path=start.run.path)]
+    notes = [_("beginning with the weights of {path}", start.run.path)]
     if extension.target or extension.source:
-        notes.append(_("{n_target:,} new tokens in the vocabulary", n_target=len(extension.target)))
+        notes.append(_("{n_target:,} new tokens in the vocabulary", len(extension.target)))
     if fresh:
-        notes.append(_("the head begins anew ({n_fresh} tensors)", n_fresh=len(fresh)))
+        notes.append(_("the head begins anew ({n_fresh} tensors)", len(fresh)))
     return notes
 
 
@@ -126,12 +126,10 @@ def load_start(run: RunFolder, model: nn.Module) -> int:
     if "from" not in run.facts:
         return 0
     if (wrong := checkpoint.problem(run.start)) is not None:
-        raise UserError(
-            "{start} cannot be used: {wrong}; bring it back from a copy, or train anew", start=run.start, wrong=wrong
-        )
+        raise UserError("{start} cannot be used: {wrong}; bring it back from a copy, or train anew", run.start, wrong)
     tensors, state = read_checkpoint(run.start)
     if state.get("run") != run.id:
-        raise UserError("{start} cannot be used: it is the beginning of another run", start=run.start)
+        raise UserError("{start} cannot be used: it is the beginning of another run", run.start)
     load_model_tensors(model, tensors["model"])
     return int(state.get("new_tokens", 0))
 
@@ -150,8 +148,7 @@ def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -
         layers = add_lora(model, config.lora_rank, config.lora_alpha, config.lora_targets)
         if not layers:
             raise ConfigError(
-                "train.lora_targets={lora_targets} matches no matrix of this model",
-                lora_targets=list(config.lora_targets),
+                "train.lora_targets={lora_targets} matches no matrix of this model", list(config.lora_targets)
             )
         for name, parameter in model.named_parameters():
             words = bool(new_tokens) and (is_vocabulary(name) or is_embedding(name))
@@ -163,9 +160,7 @@ def choose_what_learns(model: nn.Module, config: TrainConfig, new_tokens: int) -
     for pattern in config.freeze:
         if not any(matches(name, [pattern]) for name in names):
             raise ConfigError(
-                "train.freeze: {pattern!r} matches no parameter; there are such as {names!r}",
-                pattern=pattern,
-                names=names[0],
+                "train.freeze: {pattern!r} matches no parameter; there are such as {names!r}", pattern, names[0]
             )
     for name, parameter in model.named_parameters():
         if matches(name, config.freeze):

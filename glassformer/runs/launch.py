@@ -46,15 +46,14 @@ def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:
     """What to say when memory ran out: what is safe, and how to go on with less."""
     if not goes_on:
         return UserError(
-            "out of memory before the first checkpoint; to train with less, {less_memory}",
-            less_memory=less_memory(recipe),
+            "out of memory before the first checkpoint; to train with less, {less_memory}", less_memory(recipe)
         )
     return UserError(
         "out of memory; what was saved before is intact. To go on with less, {less_memory}, as in: "
         "glassformer train {path} train.accumulate={accumulate} --resume --accept-changes",
-        less_memory=less_memory(recipe),
-        path=quote(str(path)),
-        accumulate=2 * recipe.train.accumulate,
+        less_memory(recipe),
+        quote(str(path)),
+        2 * recipe.train.accumulate,
     )
 
 
@@ -74,20 +73,20 @@ def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterat
             where = error.filename or path
             if not goes_on:
                 raise UserError(
-                    "{where}: {reason}; put that right, then train again", where=where, reason=error.strerror or error
+                    "{where}: {reason}; put that right, then train again", where, error.strerror or error
                 ) from error
             raise UserError(
                 "{where}: {reason}; what was saved before is untouched. Put that right, then go on with: "
                 "glassformer train {path} --resume",
-                where=where,
-                reason=error.strerror or error,
-                path=quote(str(path)),
+                where,
+                error.strerror or error,
+                quote(str(path)),
             ) from error
         if is_lost(error):
             raise ProcessLost(
                 "another process of this training has ended; what was saved before is untouched. Put right what it says, "
                 "then go on with: glassformer train {path} --resume",
-                path=quote(str(path)),
+                quote(str(path)),
             ) from error
         no_memory = isinstance(error, MemoryError | RuntimeError) and is_out_of_memory(error)
         if no_memory or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
@@ -121,8 +120,8 @@ def reset_stale_best(session: Session, trained_with: Recipe) -> None:
         say(
             _(
                 "the best checkpoint, of step {best}, cannot be used: {wrong}; the best is looked for again from here on",
-                best=best,
-                wrong=wrong,
+                best,
+                wrong,
             )
         )
     if wrong is not None or metric_of(trained_with) != metric_of(session.recipe):
@@ -205,7 +204,7 @@ def train(
             raise UserError(
                 "{out} holds a run already; go on with it by --resume, or choose another folder with --out, "
                 "or replace it by --overwrite",
-                out=out,
+                out,
             )
         session = make_run(recipe, out, stop, held, given, start)
         for note in data_notes(session.run.path, session.recipe, session.trainer.batches, session.val_batches):
@@ -228,9 +227,9 @@ def check_files(run: RunFolder) -> None:
             raise UserError(
                 "{path} cannot be used: it {wrong}; bring it back from a copy, or train anew "
                 "(see `glassformer doctor {quoted_path}`)",
-                path=run.path / name,
-                wrong=wrong,
-                quoted_path=quote(str(run.path)),
+                run.path / name,
+                wrong,
+                quote(str(run.path)),
             )
 
 
@@ -242,7 +241,7 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
         tensors, state = read_checkpoint(run.checkpoints.path(step))
         check_state(state, run.checkpoints.path(step))
     for path in run.checkpoints.move_aside_after(step or 0):
-        say(_("{path} is kept for you to look at, and not used", path=path))
+        say(_("{path} is kept for you to look at, and not used", path))
     for kept in (run.snapshots, run.history):
         for later in (s for s in kept.steps() if s > (step or 0)):
             checkpoint.remove(kept.path(later))
@@ -268,8 +267,8 @@ def restore(session: Session, step: int | None, tensors: dict[str, dict[str, Ten
             raise checkpoint.Damaged(
                 _(
                     "{path} cannot be used: what it holds is not what this run saves ({error})",
-                    path=run.checkpoints.path(step),
-                    error=error,
+                    run.checkpoints.path(step),
+                    error,
                 )
             ) from error
         session.saved = session.screen.first = step
@@ -279,8 +278,8 @@ def restore(session: Session, step: int | None, tensors: dict[str, dict[str, Ten
                 _(
                     "trained with {threads} threads so far and with {get_num_threads} from here on: sums are made in "
                     "another order, so the last digits will differ (train.threads={threads} keeps them)",
-                    threads=threads,
-                    get_num_threads=torch.get_num_threads(),
+                    threads,
+                    torch.get_num_threads(),
                 )
             )
 
@@ -334,17 +333,11 @@ def resume(
             changed = changes(run.recipe if run.sealed else trained_with, wanted)
             check_changes(changed, accepted=accept_changes)
             if not changed and (ended := run.finished()) is not None:
-                say(
-                    _(
-                        "{out} has been trained to its end, step {ended}; there is nothing to go on with",
-                        out=out,
-                        ended=ended,
-                    )
-                )
+                say(_("{out} has been trained to its end, step {ended}; there is nothing to go on with", out, ended))
                 current().broadcast(None)
                 return None
             for change in changed:
-                say(_("from here on with {change}", change=change))
+                say(_("from here on with {change}", change))
             if changed or not run.sealed:
                 run.write_recipe(wanted, VERSION, run.facts["files"])
                 run = RunFolder(out)
@@ -362,7 +355,7 @@ def prepare_again(
         raise UserError(
             "{path} has weights, and its run.json does not list what they were trained on; bring run.json back from "
             "a copy, or train anew",
-            path=run.path,
+            run.path,
         )
     if wanted is not None and wanted != run.recipe and not accept_changes:
         check_changes(changes(run.recipe, wanted), accepted=False)
@@ -372,7 +365,7 @@ def prepare_again(
         if start.run.id != origin.get("id"):
             raise UserError(
                 "{start} is not the run that {run} was to begin with; bring that back, or train anew",
-                start=start.run.path,
-                run=run.path,
+                start.run.path,
+                run.path,
             )
     return train(wanted or run.recipe, run.path, overwrite=True, callbacks=callbacks, start=start)

@@ -64,16 +64,14 @@ def set_aside(path: Path) -> Leftover:
         return Leftover(path, _("a run that was set aside, and does not say whose place it had"), None)
     out = path.with_name(owner.name)
     if owner.dropped or (RunFolder.is_run(out) and RunFolder(out).has_weights):
-        return Leftover(
-            path, _("the run that was in {said} before", said=owner.name), partial(staging.drop_replaced, out)
-        )
+        return Leftover(path, _("the run that was in {said} before", owner.name), partial(staging.drop_replaced, out))
     if staging.to_put_back(out) == path and not owned.is_locked(out / ".lock"):
         about = _(
             "the run that was in {said} before; the new one has no checkpoint yet, and --prune puts the old one back",
-            said=owner.name,
+            owner.name,
         )
         return Leftover(path, about, partial(staging.put_back, out))
-    return Leftover(path, _("the run that was in {said} before", said=owner.name), None)
+    return Leftover(path, _("the run that was in {said} before", owner.name), None)
 
 
 def beside(folder: Path, run: Path | None = None) -> Iterator[Leftover]:
@@ -89,10 +87,10 @@ def beside(folder: Path, run: Path | None = None) -> Iterator[Leftover]:
             continue
         out = path.with_name(path.name.removeprefix(".making-"))
         if RunFolder.is_run(out):
-            about = _("a preparation of {out} that was broken off", out=out.name)
+            about = _("a preparation of {out} that was broken off", out.name)
             yield Leftover(path, about, partial(staging.clear_draft, path, out))
         elif run is None:
-            about = _("a preparation of {out} that was broken off; --resume goes on with it", out=out.name)
+            about = _("a preparation of {out} that was broken off; --resume goes on with it", out.name)
             yield Leftover(path, about, None)
 
 

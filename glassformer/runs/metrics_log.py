@@ -25,7 +25,7 @@ def needed_for(setting: str, extra: str) -> Iterator[None]:
         yield
     except ImportError:
         raise UserError(
-            "{path} needs {module}; install it with: {command}", path=setting, module=extra, command=install_hint(extra)
+            "{path} needs {module}; install it with: {command}", setting, extra, install_hint(extra)
         ) from None
 
 
@@ -47,14 +47,8 @@ class LogFile:
     def lost(self, error: Exception) -> None:
         """Say once that the file cannot be written."""
         if not self.told:
-            self.told = True
-            warn(
-                _(
-                    "{path} cannot be written ({value}); training goes on without it",
-                    path=self.path,
-                    value=getattr(error, "strerror", None) or error,
-                )
-            )
+            self.told, why = True, getattr(error, "strerror", None) or error
+            warn(_("{path} cannot be written ({value}); training goes on without it", self.path, why))
 
     def append(self, text: str) -> None:
         """These lines, or none of them."""
@@ -97,13 +91,8 @@ def truncate_log(path: Path, size: int) -> None:
             finally:
                 os.close(descriptor)
     except (OSError, UserError) as error:
-        warn(
-            _(
-                "{path} could not be cut back ({value}); training goes on without it",
-                path=path,
-                value=getattr(error, "strerror", None) or error,
-            )
-        )
+        why = getattr(error, "strerror", None) or error
+        warn(_("{path} could not be cut back ({value}); training goes on without it", path, why))
 
 
 class MetricsLog:
@@ -161,14 +150,6 @@ class MetricsLog:
 
     def on_log(self, report: StepReport) -> None:
         """The numbers of a step."""
-        self.write(
-            {
-                "step": report.step,
-                "loss": report.loss,
-                "lr": report.rate,
-                "grad_norm": report.norm,
-                "tokens": report.tokens,
-                "epoch": report.epoch,
-                **{f"grad_norm/{layer}": norm for layer, norm in report.layers.items()},
-            }
-        )
+        numbers = {"step": report.step, "loss": report.loss, "lr": report.rate, "grad_norm": report.norm}
+        layers = {f"grad_norm/{layer}": norm for layer, norm in report.layers.items()}
+        self.write({**numbers, "tokens": report.tokens, "epoch": report.epoch, **layers})

@@ -7,6 +7,7 @@ step takes here shows after the first few (or before, with `glassformer plan`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -38,26 +39,15 @@ def short(number: int | float) -> str:
 
 def device_in_words(session: Session) -> str:
     """Where it is computed, and in which numbers."""
-    one, size = device_of_one(session), session.trainer.processes.size
-    return one if size == 1 else localized(_("{count} processes, each: {device}", count=size, device=one))
-
-
-def device_of_one(session: Session) -> str:
-    """Where one process computes, and in which numbers."""
-    trainer, config = session.trainer, session.config
+    trainer, config, size = session.trainer, session.config, session.trainer.processes.size
     precision = config.precision if config.precision != "auto" else ("bf16" if trainer.autocast else "fp32")
-    if trainer.device.type != "cuda":
+    if trainer.device.type == "cuda":
+        compiled = ", compiled" if config.compile is not False else ""
+        one = f"{torch.cuda.get_device_name(trainer.device)}, {precision}{compiled}"
+    else:
         threads = torch.get_num_threads()
-        return localized(
-            _(
-                "CPU, {threads} thread{plural}, {precision}",
-                threads=threads,
-                plural="s" if threads != 1 else "",
-                precision=precision,
-            )
-        )
-    compiled = config.compile is not False
-    return f"{torch.cuda.get_device_name(trainer.device)}, {precision}{', compiled' if compiled else ''}"
+        one = _("CPU, {threads} thread{plural}, {precision}", threads, "s" if threads != 1 else "", precision)
+    return one if size == 1 else _("{count} processes, each: {device}", size, one)
 
 
 def model_in_words(session: Session) -> str:
@@ -65,34 +55,22 @@ def model_in_words(session: Session) -> str:
     config = session.recipe.model
     layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
     count, inner = session.model.num_params(), session.model.num_params(non_embedding=True)
-    return localized(
-        _(
-            "{families}, {layers} layer{plural} of {n_embd}, {count:,} parameters ({inner:,} without embeddings)",
-            families=FAMILIES[config.family],
-            layers=layers,
-            plural="" if layers == "1" else "s",
-            n_embd=config.n_embd,
-            count=count,
-            inner=inner,
-        )
+    what = FAMILIES[config.family], layers, "" if layers == "1" else "s", config.n_embd, count, inner
+    return _(
+        "{families}, {layers} layer{plural} of {n_embd}, {count:,} parameters ({inner:,} without embeddings)", *what
     )
 
 
 def examples_in_words(session: Session, report: DataReport | None) -> str:
     """How many examples each split has, and how the splits came about."""
     if report is None:
-        return localized(_("{batches:,} to learn from", batches=size_of(session.trainer.batches)))
+        return _("{batches:,} to learn from", size_of(session.trainer.batches))
     splits = [split for split in ("train", "val", "test") if split in report.examples]
     counts = ", ".join(f"{split} {report.examples[split]:,}" for split in splits)
     if session.recipe.data.task == "text":
         blocks, size = size_of(session.trainer.batches), session.recipe.model.block_size
         counts = localized(
-            _(
-                "{blocks:,} blocks of {size} tokens to learn from; documents: {counts}",
-                blocks=blocks,
-                size=size,
-                counts=counts,
-            )
+            _("{blocks:,} blocks of {size} tokens to learn from; documents: {counts}", blocks, size, counts)
         )
     origin = report.splits_in_words(session.recipe.data)
     return f"{counts}; {localized(origin)}" if origin else counts
@@ -115,24 +93,12 @@ def vocabulary_in_words(session: Session) -> str:
     sizes = dict.fromkeys([tokenizers.source.vocab_size, tokenizers.target.vocab_size])
     counts = " + ".join(f"{size:,}" for size in sizes)
     if config.tokenizer_file is not None:
-        return localized(
-            _(
-                "{target_kind}, {counts} tokens, of {tokenizer_file}",
-                target_kind=tokenizers.target.kind,
-                counts=counts,
-                tokenizer_file=config.tokenizer_file,
-            )
-        )
+        kind, file = tokenizers.target.kind, config.tokenizer_file
+        return _("{target_kind}, {counts} tokens, of {tokenizer_file}", kind, counts, file)
     if config.tokenizer in ("bpe", "unigram", "word") and max(sizes) < config.vocab_size:
-        return localized(
-            _(
-                "{tokenizer}, {counts} tokens ({vocab_size:,} were asked for)",
-                tokenizer=config.tokenizer,
-                counts=counts,
-                vocab_size=config.vocab_size,
-            )
-        )
-    return localized(_("{tokenizer}, {counts} tokens", tokenizer=config.tokenizer, counts=counts))
+        asked = config.tokenizer, counts, config.vocab_size
+        return _("{tokenizer}, {counts} tokens ({vocab_size:,} were asked for)", *asked)
+    return _("{tokenizer}, {counts} tokens", config.tokenizer, counts)
 
 
 def size_of(batches: Batches) -> int:
@@ -156,19 +122,13 @@ def metric_in_words(session: Session) -> str:
     """What "best" means, on how many examples it is measured, and how they are decoded."""
     recipe, config = session.recipe, session.config
     metric = metric_of(recipe)
-    parts = [
-        _(
-            "{measure} on val, every {validate_every:,} steps",
-            measure=measure_name(metric),
-            validate_every=config.validate_every,
-        )
-    ]
+    parts = [_("{measure} on val, every {validate_every:,} steps", measure_name(metric), config.validate_every)]
     if metric not in TEACHER_FORCED:
-        parts.append(_("of at most {validate_examples:,} examples", validate_examples=config.validate_examples))
+        parts.append(_("of at most {validate_examples:,} examples", config.validate_examples))
         beams = recipe.decode.beams
         if recipe.data.task == "pairs":
             parts.append(
-                _("decoded greedily (`evaluate` decodes with beam {beams})", beams=beams)
+                _("decoded greedily (`evaluate` decodes with beam {beams})", beams)
                 if beams > 1
                 else _("decoded greedily")
             )
@@ -181,14 +141,10 @@ def cost_in_words(session: Session) -> str:
     tokens = tokens_an_epoch(session.trainer.batches) / steps_an_epoch(session) * config.steps
     flops = costs(recipe.model).training_flops * tokens * (2 if config.r_drop else 1)
     fixed = session.model.num_params() * 4 * (4 + (config.ema is not None))
-    return localized(
-        _(
-            "{tokens} target tokens, {flops}FLOP; {bytes}B for weights, gradients and optimizer; "
-            "the time left shows after some steps",
-            tokens=short(tokens),
-            flops=short(flops),
-            bytes=short(fixed),
-        )
+    return _(
+        "{tokens} target tokens, {flops}FLOP; {bytes}B for weights, gradients and optimizer; "
+        "the time left shows after some steps",
+        *map(short, (tokens, flops, fixed)),
     )
 
 
@@ -207,18 +163,16 @@ def rows_of(session: Session) -> dict[str, str]:
         _("steps"): localized(
             _(
                 "{steps:,}, {epoch:,.0f} an epoch: {epochs} epochs",
-                steps=config.steps,
-                epoch=epoch,
-                epochs=f"{epochs:,.{(1 if epochs < 10 else 0)}f}",
+                config.steps,
+                epoch,
+                f"{epochs:,.{(1 if epochs < 10 else 0)}f}",
             )
         ),
-        _("rate"): localized(
-            _("{schedule}, {warmup:,} steps of warm-up", schedule=config.schedule, warmup=config.warmup)
-        ),
+        _("rate"): localized(_("{schedule}, {warmup:,} steps of warm-up", config.schedule, config.warmup)),
         _("best is by"): metric_in_words(session),
         _("cost"): cost_in_words(session),
     }
-    return {localized(label): text for label, text in rows.items() if text}
+    return {localized(label): localized(text) for label, text in rows.items() if text}
 
 
 def occurrences(session: Session) -> float | None:
@@ -238,48 +192,40 @@ def warnings(session: Session) -> Iterator[str]:
     epochs, count = config.steps / epoch, size_of(session.trainer.batches)
     if epochs > MANY_EPOCHS and config.patience is None:
         what = _("blocks of text") if recipe.data.task == "text" else _("examples")
-        yield (
-            _(
-                "{epochs:,.0f} epochs of {count:,} {what}: the model will know them by heart long before; fewer steps "
-                "(train.steps={epoch} is 50 epochs), or train.patience=5 to stop when it gets no better",
-                epochs=epochs,
-                count=count,
-                what=what,
-                epoch=round(50 * epoch),
-            )
+        yield _(
+            "{epochs:,.0f} epochs of {count:,} {what}: the model will know them by heart long before; fewer steps "
+            "(train.steps={epoch} is 50 epochs), or train.patience=5 to stop when it gets no better",
+            epochs,
+            count,
+            what,
+            round(50 * epoch),
         )
     met = occurrences(session)
     size = session.tokenizers.target.vocab_size
     if met is not None and met < SEEN_ENOUGH and size > 2 * SINGLE_BYTES:
         better = max(2 * SINGLE_BYTES, int(size * met / (2 * SEEN_ENOUGH)) // 100 * 100)
-        yield (
-            _(
-                "a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
-                "what it means; data.vocab_size={better} gives shorter pieces that are met more often",
-                size=size,
-                count=count,
-                met=met,
-                better=better,
-            )
+        yield _(
+            "a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
+            "what it means; data.vocab_size={better} gives shorter pieces that are met more often",
+            size,
+            count,
+            met,
+            better,
         )
     if config.warmup >= config.steps and config.schedule != "constant":
-        yield (
-            _(
-                "train.warmup={warmup} is not over when the run is (train.steps={steps}): the learning rate never "
-                "reaches its height; train.warmup={value} would",
-                warmup=config.warmup,
-                steps=config.steps,
-                value=max(1, config.steps // 10),
-            )
+        yield _(
+            "train.warmup={warmup} is not over when the run is (train.steps={steps}): the learning rate never "
+            "reaches its height; train.warmup={value} would",
+            config.warmup,
+            config.steps,
+            max(1, config.steps // 10),
         )
     if config.validate_every > config.steps:
-        yield (
-            _(
-                "train.validate_every={validate_every} is more than all {steps:,} steps: the only validation is "
-                "the last, so there is no best one to choose",
-                validate_every=config.validate_every,
-                steps=config.steps,
-            )
+        yield _(
+            "train.validate_every={validate_every} is more than all {steps:,} steps: the only validation is "
+            "the last, so there is no best one to choose",
+            config.validate_every,
+            config.steps,
         )
 
 
@@ -291,14 +237,16 @@ def overview(session: Session) -> Iterator[str]:
     for label, text in rows.items():
         yield f"  {padded(label, wide)}  {text}"
     for text in warnings(session):
-        yield _("warning: {text}", text=text)
+        yield _("warning: {text}", text)
 
 
 def which_weights(run: Any, recipe: Recipe) -> str:
     """Which step became the final model, and why, in a sentence. `run` is its folder."""
     from glassformer.runs.checkpoint import STATE
 
-    state = final_state(run.final / STATE)
+    state: dict[str, Any] = {}
+    with suppress(OSError, structured.Unreadable):
+        state = structured.read(run.final / STATE, dict[str, Any])
     came_from = state.get("weights", {})
     metric = metric_of(recipe)
     scores = {
@@ -309,27 +257,27 @@ def which_weights(run: Any, recipe: Recipe) -> str:
         return (
             _(
                 "the mean of the weights at {n_steps} steps, {first:,} to {last:,} (train.average_last={average_last})",
-                n_steps=len(steps),
-                first=steps[0],
-                last=steps[-1],
-                average_last=recipe.train.average_last,
+                len(steps),
+                steps[0],
+                steps[-1],
+                recipe.train.average_last,
             )
             if len(steps) > 1
-            else _("the weights of step {step:,}", step=steps[0])
+            else _("the weights of step {step:,}", steps[0])
         )
     step, last = came_from.get("step", state.get("step")), state.get("step")
     if step not in scores:
         return (
-            _("the weights of step {step:,}, the last", step=step)
+            _("the weights of step {step:,}, the last", step)
             if step == last
-            else _("the weights of step {step:,}", step=step)
+            else _("the weights of step {step:,}", step)
         )
     if metric not in BETTER_WHEN_LOWER and scores[step] < NOISE:
         return _(
             "the weights of step {step:,}, with the lowest loss on val ({measure} never reached {noise:.0f})",
-            step=step,
-            measure=measure_name(metric),
-            noise=NOISE,
+            step,
+            measure_name(metric),
+            NOISE,
         )
     values: dict[str, Any] = {
         "step": step,
@@ -349,11 +297,3 @@ def which_weights(run: Any, recipe: Recipe) -> str:
         plural="s" if len(scores) != 1 else "",
         **values,
     )
-
-
-def final_state(path: Any) -> dict[str, Any]:
-    """The state beside the final weights; nothing where it cannot be read."""
-    try:
-        return structured.read(path, dict[str, Any])  # type: ignore[no-any-return]
-    except (OSError, structured.Unreadable):
-        return {}

@@ -66,67 +66,37 @@ class TrainingPlan:
         """What is needed, of what there is, and whether that is enough."""
         needed, fits = self.memory / 2**30, _("fits") if self.fits else _("does not fit")
         if self.available is None:
-            return _("{needed:.2f} GB; it {fits}", needed=needed, fits=fits)
-        return _(
-            "{needed:.2f} GB of {available:.1f} GB; it {fits}",
-            needed=needed,
-            available=self.available / 2**30,
-            fits=fits,
-        )
+            return _("{needed:.2f} GB; it {fits}", needed, fits)
+        return _("{needed:.2f} GB of {available:.1f} GB; it {fits}", needed, self.available / 2**30, fits)
 
     def data_in_words(self) -> str:
         """How much there is to learn from, and how many steps an epoch has."""
         more = _("at least ") if self.cut_short else ""
         if self.unit == "blocks":
-            data = _("{at_least}{count:,} blocks", at_least=more, count=self.examples)
+            data = _("{at_least}{count:,} blocks", more, self.examples)
         else:
-            data = _("{at_least}{count:,} examples", at_least=more, count=self.examples)
+            data = _("{at_least}{count:,} examples", more, self.examples)
         if (steps := self.epoch_steps) is None:
             return data
         plural = "" if round(steps) == 1 else "s"
-        return _(
-            "{data}; an epoch is {at_least}{steps:,.0f} step{plural}",
-            data=data,
-            at_least=more,
-            steps=steps,
-            plural=plural,
-        )
+        return _("{data}; an epoch is {at_least}{steps:,.0f} step{plural}", data, more, steps, plural)
 
     def rows(self) -> list[tuple[str, str]]:
         """As a table: what, how much."""
-        rows = [
-            (
-                _("parameters"),
-                _(
-                    "{parameters:,} ({non_embedding:,} without embeddings)",
-                    parameters=self.parameters,
-                    non_embedding=self.non_embedding,
-                ),
-            )
-        ]
+        inner = _("{parameters:,} ({non_embedding:,} without embeddings)", self.parameters, self.non_embedding)
+        rows = [(_("parameters"), inner)]
         if self.examples is not None:
             rows += [(_("data"), self.data_in_words())]
         rows += [(_("left out") if number == 0 else "", note) for number, note in enumerate(self.notes)]
         rows += [
-            (_("batch"), _("about {step_tokens:,.0f} target tokens a step", step_tokens=self.step_tokens)),
+            (_("batch"), _("about {step_tokens:,.0f} target tokens a step", self.step_tokens)),
             (_("memory"), self.memory_in_words()),
         ]
         if self.tokens_per_second is not None:
             seconds = self.steps * self.step_tokens / max(1.0, self.tokens_per_second)
-            rows += [
-                (
-                    _("speed"),
-                    _("{tokens_per_second:,.0f} target tokens/s, measured", tokens_per_second=self.tokens_per_second),
-                ),
-                (
-                    _("time"),
-                    _(
-                        "{duration} for {steps:,} steps (validation apart)",
-                        duration=duration(seconds),
-                        steps=self.steps,
-                    ),
-                ),
-            ]
+            speed = _("{tokens_per_second:,.0f} target tokens/s, measured", self.tokens_per_second)
+            time_it_takes = _("{duration} for {steps:,} steps (validation apart)", duration(seconds), self.steps)
+            rows += [(_("speed"), speed), (_("time"), time_it_takes)]
         return rows
 
 
@@ -142,15 +112,6 @@ def fixed_memory(recipe: Recipe) -> tuple[int, int, int]:
         model = build_model(recipe.model)
     parameters = model.num_params()
     return parameters, model.num_params(non_embedding=True), parameters * bytes_a_parameter(recipe)
-
-
-def in_small(recipe: Recipe, tokens: int) -> Recipe:
-    """The same with micro-batches of about so many tokens."""
-    return replace(
-        recipe,
-        data=replace(recipe.data, batch_tokens=tokens * recipe.train.accumulate),
-        train=replace(recipe.train, tensorboard=False, wandb=False),
-    )
 
 
 def grown(device: torch.device, work: Callable[[], None]) -> float:
@@ -184,7 +145,7 @@ class StepTrial:
 def cpu_in_words() -> str:
     """The processor, and how many threads of it are used."""
     threads = torch.get_num_threads()
-    return _("CPU, {threads} thread{plural}", threads=threads, plural="" if threads == 1 else "s")
+    return _("CPU, {threads} thread{plural}", threads, "" if threads == 1 else "s")
 
 
 def size_of(batches: Batches) -> tuple[int, str]:
@@ -209,15 +170,9 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
         if trainer.device.type == "cuda":
             torch.cuda.synchronize()
         spent, done = time.perf_counter() - began, progress.step - steps
-        epoch_steps = trainer.batches.epoch_length()
-        return StepTrial(
-            activations,
-            (progress.tokens - tokens) / done,
-            spent / done,
-            *size_of(trainer.batches),
-            epoch_steps,
-            tuple(too_long(trainer.batches, "train", recipe)),
-        )
+        measured = activations, (progress.tokens - tokens) / done, spent / done
+        notes = tuple(too_long(trainer.batches, "train", recipe))
+        return StepTrial(*measured, *size_of(trainer.batches), trainer.batches.epoch_length(), notes)
     finally:
         session.log.close()
 
@@ -251,7 +206,10 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
             advice = _("the weights, their gradients and the optimizer's state alone need more; make the model smaller")
         try:
             if not advice:
-                trial = try_out(run, in_small(recipe, min(TRIAL_TOKENS, int(micro_tokens))), texts, 0.0)
+                tokens = min(TRIAL_TOKENS, int(micro_tokens)) * recipe.train.accumulate
+                quiet = replace(recipe.train, tensorboard=False, wandb=False)
+                small = replace(recipe, data=replace(recipe.data, batch_tokens=tokens), train=quiet)
+                trial = try_out(run, small, texts, 0.0)
                 small_tokens = max(1.0, trial.step_tokens / recipe.train.accumulate)
                 if not more:  # a micro-batch never holds more than all there is
                     micro_tokens = min(micro_tokens, trial.epoch_steps * trial.step_tokens / recipe.train.accumulate)

@@ -124,17 +124,10 @@ def stated(recipe: Recipe, tokens_per_second: float) -> OneGpu:
     crossing = config.n_layer if config.family == "transformer" else 0
     blocks = n_blocks(recipe)
     micro = recipe.data.batch_tokens / accumulate
-    return OneGpu(
-        parameters=parameters,
-        blocks=blocks,
-        fixed=parameters * bytes_a_parameter(recipe),
-        token_bytes=(BLOCK_BYTES * blocks + CROSS_BYTES * crossing) * config.n_embd + LOGIT_BYTES * config.vocab_size,
-        micro_tokens=micro,
-        tokens_per_second=tokens_per_second,
-        floor=min(FLOOR * parameters, 0.5 * micro / tokens_per_second),
-        accumulate=accumulate,
-        steps=recipe.train.steps,
-    )
+    token_bytes = (BLOCK_BYTES * blocks + CROSS_BYTES * crossing) * config.n_embd + LOGIT_BYTES * config.vocab_size
+    memory = parameters * bytes_a_parameter(recipe), token_bytes
+    speed = micro, tokens_per_second, min(FLOOR * parameters, 0.5 * micro / tokens_per_second)
+    return OneGpu(parameters, blocks, *memory, *speed, accumulate, recipe.train.steps)
 
 
 def measured(recipe: Recipe, plan: TrainingPlan) -> OneGpu:
@@ -142,59 +135,31 @@ def measured(recipe: Recipe, plan: TrainingPlan) -> OneGpu:
     accumulate = recipe.train.accumulate
     assert plan.tokens_per_second is not None
     micro = plan.step_tokens / accumulate
-    return OneGpu(
-        parameters=plan.parameters,
-        blocks=n_blocks(recipe),
-        fixed=plan.fixed,
-        token_bytes=(plan.memory - plan.fixed) / micro,
-        micro_tokens=micro,
-        tokens_per_second=plan.tokens_per_second,
-        floor=min(plan.floor, 0.5 * micro / plan.tokens_per_second),
-        accumulate=accumulate,
-        steps=plan.steps,
-    )
+    memory = plan.fixed, (plan.memory - plan.fixed) / micro
+    floor = min(plan.floor, 0.5 * micro / plan.tokens_per_second)
+    speed = micro, plan.tokens_per_second, floor
+    return OneGpu(plan.parameters, n_blocks(recipe), *memory, *speed, accumulate, plan.steps)
 
 
 def rows(need: Need, alone: Need, cluster: Cluster) -> list[tuple[str, str]]:
     """As a table: what, how much; `alone` is the same on one GPU."""
-    sharded = "train.shard=true" if need.shard else _("a copy each")
-    return [
-        (
-            _("batch"),
-            _(
-                "{tokens:,.0f} target tokens a GPU and micro-batch, with train.accumulate={pieces}",
-                tokens=need.micro_tokens,
-                pieces=need.accumulate,
-            ),
+    pieces = need.micro_tokens, need.accumulate
+    memory = need.memory / 1e9, cluster.memory / 1e9, "train.shard=true" if need.shard else _("a copy each")
+    step = [1e3 * seconds for seconds in (need.step, need.work, need.floor, need.wait)]
+    spent = roughly(need.seconds), alone.seconds / need.seconds
+    told = {
+        _("batch"): _("{tokens:,.0f} target tokens a GPU and micro-batch, with train.accumulate={pieces}", *pieces),
+        _("memory"): _(
+            "{needed:.1f} GB of {available:.0f} GB a GPU, {sharded}; it {fits}",
+            *memory,
+            _("fits") if need.fits else _("does not fit"),
         ),
-        (
-            _("memory"),
-            _(
-                "{needed:.1f} GB of {available:.0f} GB a GPU, {sharded}; it {fits}",
-                needed=need.memory / 1e9,
-                available=cluster.memory / 1e9,
-                sharded=sharded,
-                fits=_("fits") if need.fits else _("does not fit"),
-            ),
+        _("traffic"): _("{gigabytes:.2f} GB a step from each GPU", need.traffic / 1e9),
+        _("a step"): _(
+            "{step:.1f} ms: {work:.1f} for its tokens, {floor:.1f} for being a step at all, {wait:.1f} for the network",
+            *step,
         ),
-        (_("traffic"), _("{gigabytes:.2f} GB a step from each GPU", gigabytes=need.traffic / 1e9)),
-        (
-            _("a step"),
-            _(
-                "{step:.1f} ms: {work:.1f} for its tokens, {floor:.1f} for being a step at all, {wait:.1f} for the network",
-                step=need.step * 1e3,
-                work=need.work * 1e3,
-                floor=need.floor * 1e3,
-                wait=need.wait * 1e3,
-            ),
-        ),
-        (
-            _("time"),
-            _(
-                "{duration}, {times:.1f} times as fast as one GPU",
-                duration=roughly(need.seconds),
-                times=alone.seconds / need.seconds,
-            ),
-        ),
-        (_("binds first"), need.binds),
-    ]
+        _("time"): _("{duration}, {times:.1f} times as fast as one GPU", *spent),
+        _("binds first"): need.binds,
+    }
+    return list(told.items())

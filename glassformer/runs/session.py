@@ -93,9 +93,7 @@ def check_state(state: dict[str, Any], folder: Path) -> None:
     saved = structured.convert(state, SavedState, str(folder / checkpoint.STATE))
     counts = {n: v for n, v in vars(saved).items() if isinstance(v, int)}
     if strange := [name for name, count in counts.items() if not 0 <= count < MOST]:
-        raise checkpoint.Damaged(
-            _("{folder} cannot be used: {name} in its state is no count", folder=folder, name=strange[0])
-        )
+        raise checkpoint.Damaged(_("{folder} cannot be used: {name} in its state is no count", folder, strange[0]))
 
 
 @dataclass
@@ -136,9 +134,7 @@ class Session:
         """The run's folder may have been moved while it trains, and another may stand in its place: write into one's own."""
         path = self.held.find(self.run.path)
         if path != self.run.path:
-            self.message(
-                _("{old_path} is in {new_path} now; training goes on there", old_path=self.run.path, new_path=path)
-            )
+            self.message(_("{old_path} is in {new_path} now; training goes on there", self.run.path, path))
             self.run = RunFolder(path)
 
     # ---- validation
@@ -215,10 +211,10 @@ class Session:
             progress.waiting += 1
         shown = measures_text(scores.values, say=localized)
         self.screen.score = f"val {measures_text({metric: value}, say=localized)}"
-        told = _("step {step}: validation  {shown}", step=progress.step, shown=shown)
-        self.message(_("{told}  (best so far)", told=told) if better else told)
+        told = _("step {step}: validation  {shown}", progress.step, shown)
+        self.message(_("{told}  (best so far)", told) if better else told)
         for name, signature in scores.signatures.items() if first else ():
-            meaning = _("sacrebleu's {signature}", signature=signature) if "|version:" in signature else signature
+            meaning = _("sacrebleu's {signature}", signature) if "|version:" in signature else signature
             self.message(f"    {localized(measure_name(name))}: {localized(meaning)}")
         for source, reference, written in scores.samples[:3]:
             if self.recipe.data.task == "text":
@@ -245,8 +241,8 @@ class Session:
             raise NotFinite(
                 "at step {step} {name} is not finite, so nothing is saved; the last checkpoint is good. Go on from it with a "
                 "lower train.learning_rate, a longer train.warmup or a lower train.clip",
-                step=progress.step,
-                name=name,
+                progress.step,
+                name,
             )
         self.find_moved_folder()
         state["run"] = self.run.id
@@ -304,7 +300,7 @@ class Session:
             steps = [s for s in self.run.snapshots.steps() if s <= progress.step][-config.average_last :]
             whole = [s for s in steps if self.run.snapshots.problem(s) is None]
             for lost in sorted(set(steps) - set(whole)):
-                self.message(_("{path} is damaged and left out of the average", path=self.run.snapshots.path(lost)))
+                self.message(_("{path} is damaged and left out of the average", self.run.snapshots.path(lost)))
             weights = average([inference_weights(read_checkpoint(self.run.snapshots.path(s))[0]) for s in whole])
             came_from: dict[str, Any] = {"averaged": whole}
             adapter = {}
@@ -371,11 +367,7 @@ class Session:
             self.record_validation(scores)
             if self.over and step < config.steps:
                 self.message(
-                    _(
-                        "step {step}: no better for {waiting} validations; stopping early",
-                        step=step,
-                        waiting=progress.waiting,
-                    )
+                    _("step {step}: no better for {waiting} validations; stopping early", step, progress.waiting)
                 )
         every = config.snapshot_every or config.save_every
         # Of a run that may end early nobody knows which snapshots are the last.

@@ -80,7 +80,7 @@ def set_up(config: TrainConfig, device: torch.device) -> None:
 def make_fast(model: Any, device: torch.device, *, compiled: bool, precision: str = "auto") -> None:
     """Installs on the model what makes its training fast on this device (glassformer.accel)."""
     if precision == "fp8" and (why := unsupported_reason(model, device)) is not None:
-        raise ConfigError("train.precision=fp8 cannot be had here: {why}; set train.precision=auto", why=why)
+        raise ConfigError("train.precision=fp8 cannot be had here: {why}; set train.precision=auto", why)
     eager_on_cpu, processes = device.type == "cpu" and not compiled, current()
     tried = short_rows() if eager_on_cpu and processes.rank == 0 else 0  # a trial, whose answer all processes keep to
     accelerate(model, compiled=compiled, float8=precision == "fp8", short_rows=processes.broadcast(tried))
@@ -133,9 +133,7 @@ def refuse_several(recipe: Recipe) -> None:
         "model.norm=batch": recipe.model.norm == "batch",
     }
     if current().size > 1 and (asked := [setting for setting, is_asked in alone.items() if is_asked]):
-        raise ConfigError(
-            "{setting} is for one process alone, and this training has several; leave it out", setting=asked[0]
-        )
+        raise ConfigError("{setting} is for one process alone, and this training has several; leave it out", asked[0])
 
 
 def check_metric(recipe: Recipe) -> None:
@@ -145,7 +143,7 @@ def check_metric(recipe: Recipe) -> None:
         raise ConfigError(
             "train.metric={metric} is measured on decoded examples, and train.validate_examples=0 decodes none; "
             "set train.metric=loss",
-            metric=config.metric,
+            config.metric,
         )
 
 

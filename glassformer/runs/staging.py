@@ -42,9 +42,9 @@ def clear_draft(draft: Path, out: Path) -> None:
     if left:
         raise UserError(
             "{draft} stands in the way of {out} and holds files that no run wrote ({left}); move it away",
-            draft=draft,
-            out=out,
-            left=", ".join(left[:3]),
+            draft,
+            out,
+            ", ".join(left[:3]),
         )
 
 
@@ -61,7 +61,7 @@ def create_draft(out: Path, recipe: Recipe, origin: dict[str, Any] | None = None
         clear_draft(draft, out)
         return RunFolder.create(draft, recipe, VERSION, origin)
     except OSError as error:
-        raise UserError("the run's folder {path} cannot be made: {reason}", path=out, reason=error.strerror) from None
+        raise UserError("the run's folder {path} cannot be made: {reason}", out, error.strerror) from None
 
 
 def move_aside(out: Path) -> Path:
@@ -83,11 +83,7 @@ def commit(draft: RunFolder, out: Path) -> tuple[RunFolder, Path | None]:
         aside = move_aside(out)
         if prepared:
             say(
-                _(
-                    "the run that was in {out} is kept in {aside} until the new one has its first checkpoint",
-                    out=out,
-                    aside=aside,
-                )
+                _("the run that was in {out} is kept in {aside} until the new one has its first checkpoint", out, aside)
             )
     try:
         os.rename(draft.path, out)  # refuses a folder in which something has appeared
@@ -154,7 +150,7 @@ def drop(path: Path, name: str) -> None:
     if left:
         kept = owned.free_name(path.with_name(f"kept-from-{name}"))
         os.rename(path, kept)
-        say(_("the old run is gone; what was not its own ({left}) is in {kept}", left=", ".join(left[:3]), kept=kept))
+        say(_("the old run is gone; what was not its own ({left}) is in {kept}", ", ".join(left[:3]), kept))
 
 
 def drop_replaced(out: Path) -> None:
@@ -186,5 +182,5 @@ def put_back(out: Path) -> bool:
             drop(out, Path(os.path.abspath(out)).name)
         os.rename(aside, out)
         (out / REPLACED).unlink(missing_ok=True)
-    say(_("the training that was to replace {out} had no checkpoint yet: the run from before is back", out=out))
+    say(_("the training that was to replace {out} had no checkpoint yet: the run from before is back", out))
     return True

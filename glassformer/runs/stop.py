@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
 STOPPED = 75
@@ -15,6 +15,20 @@ STOPPED = 75
 
 # A terminal that closes sends SIGHUP: that is no reason to lose work either.
 ASKS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def handled_by(handler: Callable[[int, FrameType | None], None], signals: Iterable[int]) -> Iterator[None]:
+    """Inside, these signals are the handler's; in another thread than the main one they are nobody's to handle."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, previous in old.items():
+            signal.signal(number, previous)
 
 
 class Stopped(BaseException):
@@ -46,18 +60,9 @@ class StopRequest:
             self.droppable = False
             raise Stopped
 
-    @contextmanager
-    def listening(self) -> Iterator[None]:
+    def listening(self) -> AbstractContextManager[None]:
         """Inside, SIGINT and SIGTERM ask for a stop."""
-        if threading.current_thread() is not threading.main_thread():
-            yield  # signals are not ours to handle here
-            return
-        old = {number: signal.signal(number, self.handler) for number in ASKS}
-        try:
-            yield
-        finally:
-            for number, previous in old.items():
-                signal.signal(number, previous)
+        return handled_by(self.handler, ASKS)
 
     @contextmanager
     def may_drop(self) -> Iterator[None]:

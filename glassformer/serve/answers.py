@@ -33,21 +33,13 @@ def alignment_of(answer: Answer) -> dict[str, Any]:
 
 def trace_of(answer: Answer) -> list[list[list[dict[str, Any]]]]:
     """For each part, for each step, the best candidates and what became of them."""
+
+    def candidate(part: Any, c: Any) -> dict[str, Any]:
+        what = {"parent": c.parent, "token": part.tokenizers.target.pieces([c.token])[0]}
+        return what | {"logprob": round(c.logprob, 5), "score": round(c.score, 5), "fate": c.fate, "slot": c.slot}
+
     return [
-        [
-            [
-                {
-                    "parent": c.parent,
-                    "token": part.tokenizers.target.pieces([c.token])[0],
-                    "logprob": round(c.logprob, 5),
-                    "score": round(c.score, 5),
-                    "fate": c.fate,
-                    "slot": c.slot,
-                }
-                for c in step
-            ]
-            for step in (part.hypothesis.trace.steps if part.hypothesis.trace is not None else [])
-        ]
+        [[candidate(part, c) for c in step] for step in (part.hypothesis.trace.steps if part.hypothesis.trace else [])]
         for part in answer.parts
     ]
 

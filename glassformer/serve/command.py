@@ -37,11 +37,11 @@ def limits_from(settings: Sequence[str]) -> Limits:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise ConfigError("a limit is set as NAME=VALUE, such as queue=64, not {setting!r}", setting=setting)
+            raise ConfigError("a limit is set as NAME=VALUE, such as queue=64, not {setting!r}", setting)
         refuse_unknown({name: value}, [field.name for field in fields(Limits)], "limit")
         changes[name] = coerce(value, hints[name], f"limit {name}")
         if changes[name] is not None and changes[name] <= 0:
-            raise ConfigError("limit {name} must be above 0, not {value}", name=name, value=value)
+            raise ConfigError("limit {name} must be above 0, not {value}", name, value)
     return replace(Limits(), **changes)
 
 
@@ -64,9 +64,7 @@ def keys_from(file: Path | None, host: str) -> dict[str, str]:
             lines = file.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(
-                "the key cannot be read from {file}: {value}",
-                file=file,
-                value=getattr(error, "strerror", "it is not text"),
+                "the key cannot be read from {file}: {value}", file, getattr(error, "strerror", "it is not text")
             ) from None
     keys: dict[str, str] = {}
     for number, line in enumerate(lines):
@@ -75,19 +73,19 @@ def keys_from(file: Path | None, host: str) -> dict[str, str]:
             keys[key] = name or OWNER
     if not keys:
         if file is not None:
-            raise UserError("{file} holds no key; its first line is the key", file=file)
+            raise UserError("{file} holds no key; its first line is the key", file)
         if not is_loopback(host):
             raise UserError(
                 "on {host} anyone who can reach this machine could ask, so an API key is needed: give --key-file, or set "
                 "{key_name}",
-                host=host,
-                key_name=KEY_NAME,
+                host,
+                KEY_NAME,
             )
     if (shortest := min(map(len, keys), default=SHORTEST_KEY)) < SHORTEST_KEY:
         raise UserError("the API key has {n_key} characters and should have at least {shortest_key}; make one with "
-"`python -c 'import secrets; print(secrets.token_urlsafe())'`", n_key=shortest, shortest_key=SHORTEST_KEY)  # fmt: skip
+"`python -c 'import secrets; print(secrets.token_urlsafe())'`", shortest, SHORTEST_KEY)  # fmt: skip
     if len(set(keys.values())) < len(keys):
-        raise UserError("two keys of {file} have the same name; name their holders apart", file=file)
+        raise UserError("two keys of {file} have the same name; name their holders apart", file)
     return keys
 
 
@@ -97,7 +95,7 @@ def served_runs(paths: Sequence[Path], languages: Sequence[str], *, to_look_at: 
     for option in languages:
         name, equals, codes = option.partition("=")
         if not equals and len(paths) > 1:
-            raise ConfigError("with several runs --languages says whose: NAME={option}", option=option)
+            raise ConfigError("with several runs --languages says whose: NAME={option}", option)
         named[name if equals else paths[0].resolve().name] = codes_from(codes if equals else option)
     refuse_unknown(named, [path.resolve().name for path in paths], "run")
     return [ServedRun(path, named.get(path.resolve().name), to_look_at=to_look_at) for path in paths]
@@ -153,7 +151,7 @@ class ServerSetup:
             models = asyncio.run(serve())
         except SystemExit:
             raise UserError(
-                "nothing can listen on {host} port {port}; is it taken by another program?", host=self.host, port=port
+                "nothing can listen on {host} port {port}; is it taken by another program?", self.host, port
             ) from None
         if any(worker.stuck_for() for worker in models.workers()):
             sys.stderr.flush()
@@ -178,15 +176,15 @@ def run_server(
     `how`: the device, `batch_invariant` and `learn`, as `Models` takes them."""
     host, port = address
     if not 0 <= port <= 65535:
-        raise ConfigError("a port is a number from 0 to 65535, not {port}", port=port)
+        raise ConfigError("a port is a number from 0 to 65535, not {port}", port)
     if processes < 1:
-        raise ConfigError("a server has 1 process or more, not {processes}", processes=processes)
+        raise ConfigError("a server has 1 process or more, not {processes}", processes)
     if processes > 1 and how.get("learn"):
         raise ConfigError("--learn is for one process: each would learn other corrections; leave out --processes")
     setup = ServerSetup(paths, languages, host, limits_from(limits), keys_from(key_file, host), names, watched, how)
     for run in setup.runs(to_look_at=opened is not None):
         if run.translates:
-            say(_("{name}: {sources} to {target}", name=run.name, sources=", ".join(run.sources), target=run.target))
+            say(_("{name}: {sources} to {target}", run.name, ", ".join(run.sources), run.target))
     if processes == 1:
         setup.serve(port, report=say, opened=opened)
         return

@@ -97,9 +97,8 @@ def starts_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
     silent = getattr(tokenizer, "silent", ())
     shown = [i for i in ids if i >= CONTROL and i not in silent]
     text, spans = spelled(tokenizer, shown)
-    cut = (
-        len(text) - len(tokenizer.decode(shown)) if text.startswith(" ") else 0
-    )  # some leave out a space that begins a text
+    # Some leave out a space that begins a text.
+    cut = len(text) - len(tokenizer.decode(shown)) if text.startswith(" ") else 0
     places, end, starts = iter(spans), 0, []
     for i in ids:
         start, end = next(places) if i >= CONTROL and i not in silent else (end, end)

@@ -56,7 +56,7 @@ class Corrections:
         self.files, self.held = OwnedFiles(own_folder(run / FOLDER)), ExitStack()
         self.path, lock = self.files.claim(FILE, ".lock")
         self.held.enter_context(
-            exclusive_lock(lock, _("another server learns in {folder}; end it first", folder=self.files.folder))
+            exclusive_lock(lock, _("another server learns in {folder}; end it first", self.files.folder))
         )
         text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
         if not text.endswith("\n") and text:  # a crash has cut the last line, which nobody was told is kept
@@ -79,8 +79,8 @@ class Corrections:
             if len(columns) != 5 or not columns[2].isdigit():
                 raise UserError(
                     "{path}, line {line}: not a correction with its number, its teacher and its time; mend the line or remove it",
-                    path=self.path,
-                    line=number,
+                    self.path,
+                    number,
                 )
             found.pop(columns[0], None)
             found[columns[0]] = Correction(columns[0], columns[1], int(columns[2]), *columns[3:])

@@ -32,9 +32,7 @@ def codes_from(text: str) -> tuple[tuple[str, ...], str]:
     sources, colon, target = text.partition(":")
     codes = tuple(code.strip() for code in sources.split(","))
     if not colon or not all(CODE.fullmatch(code) for code in (*codes, target.strip())):
-        raise ConfigError(
-            "languages are written as de:en, or de,fr:en for a run that reads two, not {text!r}", text=text
-        )
+        raise ConfigError("languages are written as de:en, or de,fr:en for a run that reads two, not {text!r}", text)
     return codes, target.strip()
 
 

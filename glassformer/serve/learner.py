@@ -112,9 +112,7 @@ class Learner:
         replaced = [one.number for one in self.store.read() if one.source == source]
         correction = self.store.append(source, target, teacher)
         kept.append(correction.number)
-        self.report(
-            _("{run}: {teacher} taught correction {number}", run=self.name, teacher=teacher, number=correction.number)
-        )
+        self.report(_("{run}: {teacher} taught correction {number}", self.name, teacher, correction.number))
         if set(replaced) & set(self.learned):
             self.go_back(loop)
         else:
@@ -135,8 +133,8 @@ class Learner:
             self.report(
                 _(
                     "{run}: correction {number} cannot be learned without losing something else; it is kept for `train --from`",
-                    run=self.name,
-                    number=correction.number,
+                    self.name,
+                    correction.number,
                 )
             )
 
@@ -165,10 +163,10 @@ class Learner:
         self.refresh()
         found = [one for one in self.store.read() if one.number == number]
         if not found:
-            raise UserError("there is no correction {number} of this run", number=number)
+            raise UserError("there is no correction {number} of this run", number)
         if not owner and found[0].teacher != teacher:
             raise APIError(403, "this correction was taught with another key")
         self.store.remove(number)
-        self.report(_("{run}: {teacher} took correction {number} back", run=self.name, teacher=teacher, number=number))
+        self.report(_("{run}: {teacher} took correction {number} back", self.name, teacher, number))
         if number in self.learned:
             self.go_back(loop)

@@ -34,34 +34,25 @@ from glassformer.tasks import TextModel, score, translate
 Pair = tuple[str, str]
 
 RANK, ALPHA, TARGETS = 8, 16.0, ("encoder.*", "decoder.*")
-RATE, GROWTH, MOST_RATE = (
-    1e-3,
-    1.1,
-    2e-2,
-)  # the rate grows from step to step until the correction is found, and shrinks then
+# The rate grows from step to step until the correction is found, and shrinks then.
+RATE, GROWTH, MOST_RATE = 1e-3, 1.1, 2e-2
 MOST_STEPS, LOOK_EVERY = 100, 4
 EARLIER, NEAR, FAR = 8, 8, 8  # earlier corrections and replayed examples of a step
 AHEAD = 1.5  # so much likelier than any other each token of the correction must be, before it is decoded to see
-KEEP, WRONG = (
-    10.0,
-    0.1,
-)  # the weight of the divergence on replayed examples, and the share of it where the run itself errs
+# The weight of the divergence on replayed examples, and the share of it where the run itself errs.
+KEEP, WRONG = (10.0, 0.1)
 POOL, READ, HELD_OUT = 4000, 200_000, 64  # examples to replay from, of so many; pairs on which nothing may be lost
-WORSE = (
-    0.005,
-    0.0005,
-)  # how much the loss of held-out pairs may grow over that of the run's own weights: a share of it, and nats
-STRANGE, OTHERS = (
-    1.0,
-    32,
-)  # nats a token above the least likely held-out pair; other sources that a target is tried after
+# How much the loss of held-out pairs may grow over that of the run's own weights: a share of it, and nats.
+WORSE = (0.005, 0.0005)
+# Nats a token above the least likely held-out pair; other sources that a target is tried after.
+STRANGE, OTHERS = (1.0, 32)
 SHORT, LONG = 0.25, 4.0  # beyond the shortest and the longest target for its source among the run's pairs
 
 
 def check_keeps_examples(run: RunFolder) -> None:
     """Refuses a run without examples to replay: it could only learn by forgetting."""
     if "train" not in stored_splits(run.path / "data"):
-        raise UserError("{path} keeps no examples to replay, so it cannot learn corrections", path=run.path)
+        raise UserError("{path} keeps no examples to replay, so it cannot learn corrections", run.path)
 
 
 @dataclass(frozen=True)

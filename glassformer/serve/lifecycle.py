@@ -43,8 +43,8 @@ class Server(uvicorn.Server):
             report(
                 _(
                     "this process may have few files open, so it takes {most:,} connections at a time, not {asked:,}",
-                    most=most,
-                    asked=asked,
+                    most,
+                    asked,
                 )
             )
         config = uvicorn.Config(
@@ -124,6 +124,6 @@ class Server(uvicorn.Server):
         if self.started:
             if self.listening is not None:
                 self.listening()
-            self.report(_("listening on {address}", address=self.address()))
+            self.report(_("listening on {address}", self.address()))
             if self.opened is not None:
                 self.opened(f"{self.address()}/open")

@@ -29,24 +29,11 @@ from glassformer.serve.responses import EVENTS, error_response, event_of
 from glassformer.serve.worker import log_name
 
 OPEN = {
-    "/",
-    "/open",
-    "/page/{name}",
-    "/tour/{name}",
-    "/docs",
-    "/openapi.json",
-    "/health",
-    "/livez",
-    "/readyz",
-    "/frontend/settings",
+    *("/", "/open", "/page/{name}", "/tour/{name}", "/docs", "/openapi.json"),
+    *("/health", "/livez", "/readyz", "/frontend/settings"),
 }
-DECODED = {
-    "/translate",
-    "/translate_file",
-    "/v1/completions",
-    "/v1/chat/completions",
-    "/v1/translations",
-}  # these ask a model
+# These ask a model.
+DECODED = {"/translate", "/translate_file", "/v1/completions", "/v1/chat/completions", "/v1/translations"}
 UNCOUNTED = {"/metrics", "/open/runs"}  # asked again and again
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "

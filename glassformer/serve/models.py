@@ -53,7 +53,7 @@ class ServedRun:
         self.name = path.resolve().name
         self.kind = kind_of(self.folder.recipe)
         if self.kind == "reader" and not to_look_at:
-            raise UserError("{path} neither translates nor writes text, so there is nothing to serve it for", path=path)
+            raise UserError("{path} neither translates nor writes text, so there is nothing to serve it for", path)
         self.sources, self.target = languages or codes_of(self.folder.recipe)
         self.made = int((path / "run.json").stat().st_mtime)
         self.bytes = COPIES * self.weights_size()
@@ -106,9 +106,8 @@ class Models:
         self.runs = {run.name: run for run in runs}
         self.limits, self.batch_invariant, self.report = limits, batch_invariant, report
         self.devices = [name.strip() for name in device.split(",")]  # a worker on each
-        self.device = self.devices[
-            0
-        ]  # what is not a request is done here: reports, and other weights than those served
+        # What is not a request is done here: reports, and other weights than those served.
+        self.device = self.devices[0]
         if learn and len(self.devices) > 1:
             raise UserError("corrections are learned on one device; leave out --learn, or name one device")
         if len(self.runs) < len(runs):
@@ -117,8 +116,8 @@ class Models:
         if limits.memory is not None and largest is not None and largest.bytes > limits.memory:
             raise UserError(
                 "{largest} alone needs about {bytes:,.0f} MiB, more than the limit on memory; raise it",
-                largest=largest.path,
-                bytes=largest.bytes / 2**20,
+                largest.path,
+                largest.bytes / 2**20,
             )
         self.retired: list[Worker | WorkerGroup] = []
         self.loading = asyncio.Lock()
@@ -212,7 +211,7 @@ class Models:
         run.healthy, run.try_at = False, time.monotonic() + run.pause
         run.pause = min(LONGEST_PAUSE, 2 * run.pause)
         why = str(error) if isinstance(error, UserError | APIError | TimeoutError) else log_name(error)
-        self.report(_("{name} cannot answer: {why}", name=run.name, why=why or "it took too long"))
+        self.report(_("{name} cannot answer: {why}", run.name, why or "it took too long"))
 
     def load_model(self, run: ServedRun, device: str | None = None) -> TextModel:
         """The run's model with its own weights, decoding as this server does."""
@@ -248,7 +247,7 @@ class Models:
         run.stamp, run.loaded_seal = stamp, seal
         if run.learner is not None:
             run.learner.catch_up()
-        self.report(_("loaded {name}", name=run.name))
+        self.report(_("loaded {name}", run.name))
         return worker
 
     async def try_out(self, run: ServedRun, worker: Worker | WorkerGroup) -> None:

@@ -54,7 +54,7 @@ def reserve(host: str, port: int) -> socket.socket:
         return shared_socket(host, port)
     except OSError:
         raise UserError(
-            "nothing can listen on {host} port {port}; is it taken by another program?", host=host, port=port
+            "nothing can listen on {host} port {port}; is it taken by another program?", host, port
         ) from None
 
 
@@ -133,7 +133,7 @@ class ServerProcesses:
         while self.members:
             if not said and all(ready.is_set() for ready in self.members.values()):
                 said = True
-                say(_("listening on {address}, in {count} processes", address=self.address, count=self.count))
+                say(_("listening on {address}, in {count} processes", self.address, self.count))
             wait([process.sentinel for process in self.members], LOOK_SECONDS)
             for process in [process for process in self.members if not process.is_alive()]:
                 listened = self.members.pop(process).is_set()
@@ -144,13 +144,7 @@ class ServerProcesses:
                     code = process.exitcode if process.exitcode > 0 else 70
                     self.end()
                 else:
-                    say(
-                        _(
-                            "process {pid} died (exit code {code}) and is started again",
-                            pid=process.pid,
-                            code=process.exitcode,
-                        )
-                    )
+                    say(_("process {pid} died (exit code {code}) and is started again", process.pid, process.exitcode))
                     self.start()
                     time.sleep(LOOK_SECONDS)
         if code:

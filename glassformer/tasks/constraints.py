@@ -52,13 +52,13 @@ def token_constraints(
             raise UserError(
                 "the prefix, or a text to have or to ban, has {n_text:,} characters, and at most {longest_text:,} are taken; "
                 "shorten it",
-                n_text=len(text),
-                longest_text=LONGEST_TEXT,
+                len(text),
+                LONGEST_TEXT,
             )
     prefix = tuple(tokenizer.encode(constraints.prefix)) if first else tokenizer.before
     if UNK in prefix:
         raise UserError(
-            "the prefix {prefix!r} cannot be written with this model's vocabulary", prefix=constraints.prefix[:200]
+            "the prefix {prefix!r} cannot be written with this model's vocabulary", constraints.prefix[:200]
         )
     banned = dict.fromkeys(
         ids

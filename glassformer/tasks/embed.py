@@ -45,7 +45,7 @@ def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Flo
     """A row a text, on the CPU, in float32: the encoder's output, or a GPT's last layer. Of a text longer than the model
     reads, its beginning counts."""
     if pool not in get_args(Pool):
-        raise ConfigError("pool must be one of {choices}, not {pool!r}", choices=", ".join(get_args(Pool)), pool=pool)
+        raise ConfigError("pool must be one of {choices}, not {pool!r}", ", ".join(get_args(Pool)), pool)
     net, longest = model._model, model._model.config.block_size
     if isinstance(net, Transformer):
         rows = [[*ids[: longest - 1], EOS] for ids in model.tokenizers.source.encode_batch(as_list(texts))]

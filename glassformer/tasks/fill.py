@@ -30,8 +30,8 @@ def masked_ids(model: TextModel, text: str) -> list[int]:
     if len(ids) > model.max_text_tokens:
         raise UserError(
             "the text has {n_ids} tokens, and this model reads {max_text_tokens} at once; shorten it",
-            n_ids=len(ids),
-            max_text_tokens=model.max_text_tokens,
+            len(ids),
+            model.max_text_tokens,
         )
     return ids
 
@@ -40,7 +40,7 @@ def fill(model: TextModel, texts: Sequence[str], *, top: int = 5) -> list[Filled
     """For each text, the `top` likeliest words for each of its masks (`[MASK]` or `___`)."""
     model.require("fill")
     if top < 1:
-        raise ConfigError("top must be at least 1, not {top}", top=top)
+        raise ConfigError("top must be at least 1, not {top}", top)
     rows = [model.with_special_tokens(masked_ids(model, text)) for text in as_list(texts)]
     never, target = range(CONTROL), model.tokenizers.target
     out = []

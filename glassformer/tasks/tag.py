@@ -24,7 +24,7 @@ def tag(model: TextModel, sentences: Sequence[str | Sequence[str]]) -> list[list
     asked = as_list(sentences)
     for own in asked:
         if not isinstance(own, str | list | tuple):
-            raise UserError("a sentence is a line or a list of words, not {kind}", kind=type(own).__name__)
+            raise UserError("a sentence is a line or a list of words, not {kind}", type(own).__name__)
     words = [words_of(model, own) if isinstance(own, str) else list(own) for own in asked]
     encode, most = model.tokenizers.target.encode_batch, model.max_text_tokens
     stand_in = encode(["?"])[0]

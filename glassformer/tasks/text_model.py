@@ -117,19 +117,19 @@ def check_lengths(texts: Iterable[Any]) -> None:
         if length > LONGEST_TEXT:
             raise UserError(
                 "the text has {length:,} characters, and at most {longest_text:,} are taken at once; break it into lines",
-                length=length,
-                longest_text=LONGEST_TEXT,
+                length,
+                LONGEST_TEXT,
             )
 
 
 def check_text(text: str) -> str:
     """The text as a stranger gave it, if it is one. (A text of one's own may hold a NUL: training data does.)"""
     if not isinstance(text, str):
-        raise UserError("a text is a str, not {kind}", kind=type(text).__name__)
+        raise UserError("a text is a str, not {kind}", type(text).__name__)
     check_lengths([text])
     if "\0" in text:
         raise UserError(
-            "the text has a NUL at character {index}, which belongs to no text; remove it", index=text.index(chr(0)) + 1
+            "the text has a NUL at character {index}, which belongs to no text; remove it", text.index(chr(0)) + 1
         )
     try:
         text.encode("utf-8")
@@ -137,8 +137,8 @@ def check_text(text: str) -> str:
         raise UserError(
             "the text has a lone surrogate (U+{code:04X}) at character {start}, "
             "which is half a character or a byte that is not UTF-8; remove it",
-            code=ord(text[error.start]),
-            start=error.start + 1,
+            ord(text[error.start]),
+            error.start + 1,
         ) from None
     return text
 

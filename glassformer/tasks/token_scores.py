@@ -55,14 +55,14 @@ def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str
     if not isinstance(net, Transformer | GPT) or model.verb == "classify":
         raise UserError(
             "this run is {families} made to {verb}; it writes no text to be scored",
-            families=FAMILIES[net.config.family],
-            verb=model.verb,
+            FAMILIES[net.config.family],
+            model.verb,
         )
     if len(sources) != len(targets):
         raise UserError(
             "there are {n_sources} sources and {n_targets} targets; they go together one by one",
-            n_sources=len(sources),
-            n_targets=len(targets),
+            len(sources),
+            len(targets),
         )
     written = model.tokenizers.target.encode_batch(list(targets))
     if isinstance(net, Transformer):
@@ -76,8 +76,8 @@ def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str
     if net.config.positions == "learned" and longest > net.config.block_size:
         raise UserError(
             "a text has {longest} tokens, and this model has learned positions for {block_size}",
-            longest=longest,
-            block_size=net.config.block_size,
+            longest,
+            net.config.block_size,
         )
     found: list[TokenScores] = []
     with eval_mode(net):

@@ -47,9 +47,8 @@ def combinations(parts: Sequence[Sequence[Hypothesis]], config: DecodeConfig) ->
     Searched: the `n_best` choices of one from each part, by the sum of their scores, the unfinished behind the finished."""
     if config.temperature > 0:
         return [[part[min(k, len(part) - 1)] for part in parts] for k in range(max(map(len, parts)))]
-    best: list[tuple[int, float, Any]] = [
-        (0, 0.0, None)
-    ]  # unfinished parts, the sum of scores, (choices before, the last)
+    # Unfinished parts, the sum of scores, (choices before, the last).
+    best: list[tuple[int, float, Any]] = [(0, 0.0, None)]
     for part in parts:
         longer = [(cut + (not h.complete), total + h.score, (own, h)) for cut, total, own in best for h in part]
         longer.sort(key=lambda choice: (choice[0], -choice[1]))
@@ -155,9 +154,8 @@ def translate_each(
     check_constraints(model, constraints, settings)
     is_pair = isinstance(net, Transformer)
     constrained = constraints != NOTHING_ASKED or bool(model.tokenizers.target.before)
-    plans: deque[PendingText] = (
-        deque()
-    )  # in order; results come in the same order, so the next is for the first of them
+    # In order; results come in the same order, so the next is for the first of them.
+    plans: deque[PendingText] = deque()
     nothing = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[] if align else None)
 
     def requests() -> Iterator[Request]:

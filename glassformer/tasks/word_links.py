@@ -64,9 +64,7 @@ def forced_links(model: TextModel, source: str, target: str) -> list[tuple[int, 
     read, written = source_ids(model, model.tokenizers.source.encode(source)), model.tokenizers.target.encode(target)
     longest = model._model.config.block_size
     if max(len(read), len(written) + 1) > longest:
-        raise UserError(
-            "a side of the pair has more than the {longest} tokens that the model reads at once", longest=longest
-        )
+        raise UserError("a side of the pair has more than the {longest} tokens that the model reads at once", longest)
     if not read or not written:
         return []
     net = model._model.members[0] if isinstance(model._model, Ensemble) else model._model

@@ -118,5 +118,5 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], most: int) -> Extended:
     raise UserError(
         "data.extend_vocabulary adds to a tokenizer of kind char, word or bpe that was learned here, and this one is "
         "{tokenizer_kind}; leave it out, and new words are spelled by the pieces there are",
-        tokenizer_kind=tokenizer.kind,
+        tokenizer.kind,
     )

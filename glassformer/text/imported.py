@@ -46,9 +46,7 @@ def from_facts(facts: Any, where: str) -> tokenizers.Tokenizer:
     except BaseException as error:  # the library panics with what is no Exception
         if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
             raise
-        raise UserError(
-            "{where} is not a tokenizer that can be used: {error}", where=where, error=str(error)[:200]
-        ) from None
+        raise UserError("{where} is not a tokenizer that can be used: {error}", where, str(error)[:200]) from None
     return library
 
 
@@ -109,23 +107,21 @@ class ImportedTokenizer(Tokenizer):
         if type(size) is not int or not CONTROL <= size <= known:
             raise UserError(
                 "{where} cannot be used: it says that it has {size!r:.40} ids, and its pieces are {known:,}",
-                where=where,
-                size=size,
-                known=known,
+                where,
+                size,
+                known,
             )
         for ids in (before, silent, ends, never):
             if not isinstance(ids, list) or not all(type(i) is int and CONTROL <= i < size for i in ids):
                 raise UserError(
                     "{where} cannot be used: what begins or ends its texts, or is silent in them, are no ids of its own",
-                    where=where,
+                    where,
                 )
         if [library.id_to_token(i) for i in range(CONTROL)] != list(CONTROL_NAMES):
-            raise UserError(
-                "{where} cannot be used: its first {control} ids are not the control ids", where=where, control=CONTROL
-            )
+            raise UserError("{where} cannot be used: its first {control} ids are not the control ids", where, CONTROL)
         foreign = facts.get("foreign")
         if foreign is not None and not isinstance(foreign, dict):
-            raise UserError("{where} cannot be used: what it says of the model it came from is no object", where=where)
+            raise UserError("{where} cannot be used: what it says of the model it came from is no object", where)
         return ImportedTokenizer(library, size, before, silent, foreign, ends, never)
 
     def envelope(self) -> dict[str, Any]:
@@ -179,7 +175,7 @@ def as_told(error: BaseException) -> BaseException:
     """What a foreign pipeline breaks down with is a sentence; what is asked of the process stays what it is."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError | UserError):
         return error
-    return UserError("the model's own tokenizer cannot read this text: {error}", error=str(error)[:200])
+    return UserError("the model's own tokenizer cannot read this text: {error}", str(error)[:200])
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -188,7 +184,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     try:
         content = read_regular(path, LARGEST_OWN)
     except OSError as error:
-        raise UserError("the tokenizer {path} cannot be read: {reason}", path=path, reason=error.strerror) from None
+        raise UserError("the tokenizer {path} cannot be read: {reason}", path, error.strerror) from None
     if not content.startswith(b'{"imported"'):
         return Tokenizer.load(path)
     try:
@@ -196,7 +192,5 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         return ImportedTokenizer.from_envelope(json.loads(content), str(path))
     except (ValueError, RecursionError) as error:
         raise (
-            error
-            if isinstance(error, UserError)
-            else UserError("{path} cannot be read: {reason}", path=path, reason=error)
+            error if isinstance(error, UserError) else UserError("{path} cannot be read: {reason}", path, error)
         ) from None

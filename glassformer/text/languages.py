@@ -71,7 +71,7 @@ def load_jieba() -> Any:
         raise UserError(
             "cutting Chinese text into words needs jieba: install it with {command}, "
             "or set data.tokenizer to char, bpe or unigram",
-            command=install_hint("zh"),
+            install_hint("zh"),
         ) from None
     jieba.setLogLevel(60)  # it reports the loading of its dictionary on stderr
     return jieba

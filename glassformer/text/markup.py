@@ -146,9 +146,8 @@ class SegmentParser:
                 self.protect(node.children, node.start, node.end, numbers)
         for word in protected_nodes(self.text[start:end], numbers=numbers):
             word.start, word.end = word.start + start, word.end + start
-            cut = (
-                node.start < word.end and word.start < node.end for node in nodes
-            )  # of a tag without words: inside it
+            # Of a tag without words: inside it.
+            cut = (node.start < word.end and word.start < node.end for node in nodes)
             if not any(cut):
                 nodes.append(word)
         nodes.sort(key=lambda node: (node.start, node.end))

@@ -34,13 +34,13 @@ def check_size(content: bytes, where: str) -> None:
     if len(content) > LARGEST_FILE:
         raise UserError(
             "{where} has {n_content:,} bytes; a tokenizer has at most {largest_file:,}",
-            where=where,
-            n_content=len(content),
-            largest_file=LARGEST_FILE,
+            where,
+            len(content),
+            LARGEST_FILE,
         )
     brackets, commas, names = content.count(b"[") + content.count(b"{"), content.count(b","), content.count(b'":')
     if brackets > MOST_BRACKETS or commas > MOST_COMMAS or names > MOST_NAMES:
-        raise UserError("{where} has more parts than any tokenizer has, and is not read", where=where)
+        raise UserError("{where} has more parts than any tokenizer has, and is not read", where)
 
 
 def class_end(pattern: str, start: int) -> int:
@@ -109,7 +109,7 @@ def repeats_without_end(pattern: str) -> str | None:
         loose[-1] = True
         repeats[-1] += unbounded
         if repeats[-1] > MOST_REPEATS:
-            return _("more than {most_repeats} repetitions one after the other", most_repeats=MOST_REPEATS)
+            return _("more than {most_repeats} repetitions one after the other", MOST_REPEATS)
         if pattern[place : place + 1] in ("?", "+"):  # lazy, possessive
             place += 1
     if len(loose) != 1:
@@ -124,25 +124,20 @@ def check_regex(pattern: Any, where: str) -> None:
         return
     if not isinstance(pattern, str) or not pattern or len(pattern) > LONGEST_REGEX:
         raise UserError(
-            "{where} has a pattern that is no text of at most {longest_regex:,} characters",
-            where=where,
-            longest_regex=LONGEST_REGEX,
+            "{where} has a pattern that is no text of at most {longest_regex:,} characters", where, LONGEST_REGEX
         )
     try:
         why = repeats_without_end(pattern)
     except (ValueError, IndexError) as error:
         raise UserError(
-            "{where} has a pattern that cannot be read ({error}): {pattern!r}",
-            where=where,
-            error=error,
-            pattern=pattern[:80],
+            "{where} has a pattern that cannot be read ({error}): {pattern!r}", where, error, pattern[:80]
         ) from None
     if why is not None:
         raise UserError(
             "{where} has a pattern that could take time without end, and is not used: {pattern!r} has {why}",
-            where=where,
-            pattern=pattern[:80],
-            why=why,
+            where,
+            pattern[:80],
+            why,
         )
 
 
@@ -163,25 +158,22 @@ def check_steps(facts: dict[str, Any], where: str) -> None:
         steps = list(steps_of(facts.get(name)))
         if len(steps) > 64:
             raise UserError(
-                "{where}: its {name} has {n_steps} steps, and no tokenizer needs more than 64",
-                where=where,
-                name=name,
-                n_steps=len(steps),
+                "{where}: its {name} has {n_steps} steps, and no tokenizer needs more than 64", where, name, len(steps)
             )
         for step in steps:
             pattern, content = step.get("pattern"), step.get("content", "")
             if isinstance(pattern, dict) and "Regex" in pattern:
                 check_regex(pattern["Regex"], where)
             elif isinstance(pattern, dict) and not pattern.get("String"):
-                raise UserError("{where}: its {name} replaces an empty text, which never ends", where=where, name=name)
+                raise UserError("{where}: its {name} replaces an empty text, which never ends", where, name)
             if name == "normalizer" and step.get("type") in ("Replace", "Prepend"):
                 growth *= max(1, len(str(content or step.get("prepend", ""))))
     if growth > MOST_GROWTH:
         raise UserError(
             "{where}: its normalizer could make {growth:,.0f} characters of one; at most {most_growth} are taken",
-            where=where,
-            growth=growth,
-            most_growth=MOST_GROWTH,
+            where,
+            growth,
+            MOST_GROWTH,
         )
 
 
@@ -190,18 +182,13 @@ def check_pieces(model: Any, where: str) -> None:
     if not isinstance(model, dict) or model.get("type") not in MODELS:
         kind = model.get("type") if isinstance(model, dict) else None
         raise UserError(
-            "{where} has a model of kind {kind}; there are {models}",
-            where=where,
-            kind=str(kind)[:40],
-            models=", ".join(MODELS),
+            "{where} has a model of kind {kind}; there are {models}", where, str(kind)[:40], ", ".join(MODELS)
         )
     if model.get("dropout"):
-        raise UserError(
-            "{where} leaves merges out at random (model.dropout); take it out of the file first", where=where
-        )
+        raise UserError("{where} leaves merges out at random (model.dropout); take it out of the file first", where)
     merges = model.get("merges") or []
     if not isinstance(merges, list) or not all(is_merge(merge) for merge in merges):
-        raise UserError("{where} has merges that are no list of pairs of pieces", where=where)
+        raise UserError("{where} has merges that are no list of pairs of pieces", where)
     vocab: Any = model.get("vocab")
     if model["type"] == "Unigram":
         good = isinstance(vocab, list) and all(
@@ -214,16 +201,12 @@ def check_pieces(model: Any, where: str) -> None:
         names = list(vocab) if good else []
     if not good or not 0 < len(names) <= MOST_PIECES:
         raise UserError(
-            "{where} has no vocabulary of 1 to {most_pieces:,} pieces with their numbers",
-            where=where,
-            most_pieces=MOST_PIECES,
+            "{where} has no vocabulary of 1 to {most_pieces:,} pieces with their numbers", where, MOST_PIECES
         )
     if model["type"] != "Unigram" and len(set(vocab.values())) < len(names):
-        raise UserError("{where} gives one number to two pieces", where=where)
+        raise UserError("{where} gives one number to two pieces", where)
     if max(map(len, names)) > LONGEST_PIECE:
-        raise UserError(
-            "{where} has a piece of more than {longest_piece:,} characters", where=where, longest_piece=LONGEST_PIECE
-        )
+        raise UserError("{where} has a piece of more than {longest_piece:,} characters", where, LONGEST_PIECE)
 
 
 def is_merge(merge: Any) -> bool:
@@ -241,12 +224,12 @@ def is_number(value: Any) -> bool:
 def check_pipeline(facts: Any, where: str) -> None:
     """Refuses, in a sentence, a tokenizer.json that does harm or makes no sense."""
     if not isinstance(facts, dict):
-        raise UserError("{where} is not a tokenizer.json: it holds no object", where=where)
+        raise UserError("{where} is not a tokenizer.json: it holds no object", where)
     check_pieces(facts.get("model"), where)
     check_steps(facts, where)
     added = facts.get("added_tokens") or []
     if not isinstance(added, list) or len(added) > MOST_PIECES or not all(is_added(token) for token in added):
-        raise UserError("{where} has added tokens that are no list of texts with their numbers", where=where)
+        raise UserError("{where} has added tokens that are no list of texts with their numbers", where)
 
 
 def is_added(token: Any) -> bool:

@@ -110,24 +110,20 @@ class Tokenizer:
         """Learn at most `vocab_size` ids from texts, which are read once and never held all at once."""
         if kind not in get_args(Kind):
             raise UserError(
-                "there is no tokenizer of kind {kind!r}; choose one of {choices}",
-                kind=kind,
-                choices=", ".join(get_args(Kind)),
+                "there is no tokenizer of kind {kind!r}; choose one of {choices}", kind, ", ".join(get_args(Kind))
             )
         if kind in ("bpe", "unigram") and vocab_size < SMALLEST_BYTE_LEVEL:
             raise UserError(
                 "a {kind} tokenizer needs a vocab_size of at least {smallest_byte_level} "
                 "(256 bytes and {control} control ids), not {vocab_size}",
-                kind=kind,
-                smallest_byte_level=SMALLEST_BYTE_LEVEL,
-                control=CONTROL,
-                vocab_size=vocab_size,
+                kind,
+                SMALLEST_BYTE_LEVEL,
+                CONTROL,
+                vocab_size,
             )
         if vocab_size <= CONTROL:
             raise UserError(
-                "vocab_size must be above {control}, the number of control ids, not {vocab_size}",
-                control=CONTROL,
-                vocab_size=vocab_size,
+                "vocab_size must be above {control}, the number of control ids, not {vocab_size}", CONTROL, vocab_size
             )
         return Tokenizer(TRAINERS[kind](not_empty(encodable(texts)), vocab_size, lowercase))
 
@@ -138,7 +134,7 @@ class Tokenizer:
         try:
             content = read_regular(path, LARGEST_FILE)
         except OSError as error:
-            raise UserError("the tokenizer {path} cannot be read: {reason}", path=path, reason=error.strerror) from None
+            raise UserError("the tokenizer {path} cannot be read: {reason}", path, error.strerror) from None
         return Tokenizer.from_json(content, path)
 
     @staticmethod
@@ -148,9 +144,9 @@ class Tokenizer:
             library = tokenizers.Tokenizer.from_str(content.decode("utf-8"))
             facts = json.loads(library.to_str())
         except UnicodeDecodeError:
-            raise UserError("{path} is not a tokenizer.json: it is not UTF-8 text", path=path) from None
+            raise UserError("{path} is not a tokenizer.json: it is not UTF-8 text", path) from None
         except Exception as error:  # the library raises bare Exception
-            raise UserError("{path} is not a tokenizer.json: {error}", path=path, error=str(error)[:200]) from None
+            raise UserError("{path} is not a tokenizer.json: {error}", path, str(error)[:200]) from None
         vocab = library.get_vocab(with_added_tokens=False)
         ours = all(vocab.get(name) == index for index, name in enumerate(CONTROL_NAMES)) and not facts.get(
             "added_tokens"
@@ -159,15 +155,15 @@ class Tokenizer:
             raise UserError(
                 "{path} was not made by glassformer: its first {control} ids are not the control ids, "
                 "or it has special tokens, which the text of a user could spell; train a tokenizer instead",
-                path=path,
-                control=CONTROL,
+                path,
+                CONTROL,
             )
         if (part := strange_part(facts)) is not None:
             raise UserError(
                 "{path} was not made by glassformer: its {part} would change texts on the way to the model; train a "
                 "tokenizer instead",
-                path=path,
-                part=part,
+                path,
+                part,
             )
         return Tokenizer(library)
 
@@ -213,7 +209,7 @@ class Tokenizer:
     def bpe_dropout(self, dropout: float, seed: str) -> BPEDropout:
         """An encoder that leaves each merge out with this chance (BPE-dropout; Provilkov et al. 2020), for training alone."""
         if self.kind != "bpe":
-            raise UserError("data.bpe_dropout needs a tokenizer of kind bpe, and this one is {kind}", kind=self.kind)
+            raise UserError("data.bpe_dropout needs a tokenizer of kind bpe, and this one is {kind}", self.kind)
         merges = [tuple(pair) for pair in json.loads(self.library.to_str())["model"]["merges"]]
         return BPEDropout(self.library, merges, self._id_of, dropout, seed)
 
@@ -241,8 +237,8 @@ class Tokenizer:
         except IndexError:
             raise UserError(
                 "there is no token {index}; the ids of this vocabulary end at {vocab_size}",
-                index=max(real),
-                vocab_size=self.vocab_size - 1,
+                max(real),
+                self.vocab_size - 1,
             ) from None
         return "".join(words) if self.kind == "char" else join_words(words)
 
@@ -255,9 +251,7 @@ class Tokenizer:
             return CONTROL_NAMES[index].replace(" ", "")
         if index >= self.vocab_size:
             raise UserError(
-                "there is no token {index}; the ids of this vocabulary end at {vocab_size}",
-                index=index,
-                vocab_size=self.vocab_size - 1,
+                "there is no token {index}; the ids of this vocabulary end at {vocab_size}", index, self.vocab_size - 1
             )
         if self._bytes_of:
             return self._bytes_of[index].decode("utf-8", errors="backslashreplace")

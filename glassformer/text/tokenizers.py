@@ -58,9 +58,7 @@ class Tokenizers:
             try:
                 labels = structured.read(folder / "labels.json", list[str])
             except OSError as error:
-                raise UserError(
-                    "{path} cannot be read: {reason}", path=folder / "labels.json", reason=error.strerror
-                ) from None
+                raise UserError("{path} cannot be read: {reason}", folder / "labels.json", error.strerror) from None
         if is_there("tokenizer.json") or not is_there("tokenizer.target.json"):
             tokenizer = load_tokenizer(folder / "tokenizer.json")
             return Tokenizers(tokenizer, tokenizer, labels)

@@ -35,9 +35,7 @@ def kind_of(facts: dict[str, Any]) -> Kind:
     if model == "WordLevel" and pattern in (CHARACTER_PATTERN, WORD_PATTERN):
         return "char" if pattern == CHARACTER_PATTERN else "word"
     raise UserError(
-        "a tokenizer with a {model} model and this splitting is none of {choices}",
-        model=model,
-        choices=", ".join(get_args(Kind)),
+        "a tokenizer with a {model} model and this splitting is none of {choices}", model, ", ".join(get_args(Kind))
     )
 
 
@@ -60,11 +58,11 @@ def encodable(texts: Iterable[str]) -> Iterator[str]:
             raise UserError(
                 "the text has a lone surrogate (U+{code:04X}) at character {start}, "
                 "which is half a character and cannot be encoded; remove it",
-                code=ord(text[error.start]),
-                start=error.start + 1,
+                ord(text[error.start]),
+                error.start + 1,
             ) from None
         except AttributeError:
-            raise UserError("a text is a str, not {kind}", kind=type(text).__name__) from None
+            raise UserError("a text is a str, not {kind}", type(text).__name__) from None
         yield text
 
 

@@ -99,11 +99,11 @@ def check_changes(found: list[Change], *, accepted: bool) -> None:
     if impossible:
         raise ConfigError(
             "a run cannot go on with {impossible}: what it learned would no longer fit; start a new run for that",
-            impossible="; ".join(impossible),
+            "; ".join(impossible),
         )
     if found and not accepted:
         listed = "\n".join(f"  {c}" for c in found)
         raise ConfigError(
             "these settings differ from those the run has been trained with; confirm with --accept-changes:\n{listed}",
-            listed=listed,
+            listed,
         )

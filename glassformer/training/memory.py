@@ -87,12 +87,6 @@ def less_memory(recipe: Recipe, share: float = 0.5) -> str:
     smaller = max(1, int(recipe.data.batch_tokens * share) // 16 * 16)
     more = max(pieces + 1, math.ceil(pieces / share))
     advice = _(
-        "set train.accumulate={more} (the same batch in more pieces) or data.batch_tokens={smaller}",
-        more=more,
-        smaller=smaller,
+        "set train.accumulate={more} (the same batch in more pieces) or data.batch_tokens={smaller}", more, smaller
     )
-    return (
-        advice
-        if recipe.train.checkpoint_activations
-        else _("{advice} or train.checkpoint_activations=true", advice=advice)
-    )
+    return advice if recipe.train.checkpoint_activations else _("{advice} or train.checkpoint_activations=true", advice)

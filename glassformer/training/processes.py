@@ -115,7 +115,7 @@ class Processes:
         if self.local_rank >= (count := torch.cuda.device_count()):
             raise UserError(
                 "more processes were started here than there are GPUs ({count}); start one for each, or set train.device=cpu",
-                count=count,
+                count,
             )
         own = torch.device("cuda", self.local_rank)
         torch.cuda.set_device(own)

@@ -41,7 +41,7 @@ class Screen:
 
     def place(self, step: int) -> str:
         """How far the training is."""
-        return localized(_("step {step:,}/{steps:,}", step=step, steps=self.steps))
+        return localized(_("step {step:,}/{steps:,}", step, self.steps))
 
     def on_log(self, report: StepReport) -> None:
         """A report of the trainer: speed is a running mean over reports, pauses left out."""

@@ -236,11 +236,11 @@ class Trainer:
                     _(
                         "step {step}: the {what} is not finite; the step is skipped "
                         "(epoch {epoch}, batch {index}, examples {shown})",
-                        step=report.step,
-                        what=what,
-                        epoch=begins.epoch,
-                        index=begins.index,
-                        shown=shown,
+                        report.step,
+                        what,
+                        begins.epoch,
+                        begins.index,
+                        shown,
                     )
                 )
                 if progress.bad_steps >= self.config.bad_steps:
@@ -249,9 +249,9 @@ class Trainer:
                         "{count} steps in a row had a loss or gradient that is not finite, the last at step {step} (epoch "
                         "{at.epoch}, batch {at.index}); the last checkpoint is good. Go on from it with a lower "
                         "train.learning_rate, a longer train.warmup or a lower train.clip",
-                        count=progress.bad_steps,
-                        step=report.step,
-                        at=begins,
+                        progress.bad_steps,
+                        report.step,
+                        begins,
                     )
                 continue
             progress.bad_steps = 0
@@ -278,9 +278,9 @@ class Trainer:
             self.message(
                 _(
                     "step {step}: the loss jumped to {loss:.3f} from about {usual_loss:.3f}",
-                    step=step,
-                    loss=loss,
-                    usual_loss=progress.usual_loss,
+                    step,
+                    loss,
+                    progress.usual_loss,
                 )
             )
         progress.usual_spread = 0.98 * progress.usual_spread + 0.02 * abs(distance)
@@ -355,10 +355,10 @@ class Trainer:
                 _(
                     "epoch {epoch} now has {batches_now:,} batches in place of {batches_then:,}; going on at batch "
                     "{index:,}, so a few of its examples may be seen twice or not at all",
-                    epoch=progress.epoch,
-                    batches_now=batches_now,
-                    batches_then=batches_then,
-                    index=progress.index,
+                    progress.epoch,
+                    batches_now,
+                    batches_then,
+                    progress.index,
                 )
             )
 

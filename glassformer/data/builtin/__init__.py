@@ -45,19 +45,8 @@ class DataSet(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-TASKS = {
-    "dates": "pairs",
-    "news": "pairs",
-    "phrases": "pairs",
-    "copy": "pairs",
-    "reverse": "pairs",
-    "sort": "pairs",
-    "in-context": "pairs",
-    "treebank": "pairs",
-    "stdlib": "text",
-    "languages": "classify",
-    "date-parts": "tag",
-}
+TASKS = dict.fromkeys(("dates", "news", "phrases", "copy", "reverse", "sort", "in-context", "treebank"), "pairs")
+TASKS |= {"stdlib": "text", "languages": "classify", "date-parts": "tag"}
 USUAL_SIZE = 50_000  # training examples; stdlib and phrases give all they have
 SIZES = {"dates": 100_000, "languages": 48_000}
 
@@ -68,27 +57,22 @@ def check_builtin(config: DataConfig) -> str:
     if name not in TASKS:
         raise ConfigError(
             "there is no built-in data {name!r}{suggestion}; there are {tasks}",
-            name=name,
-            suggestion=did_you_mean(str(name), list(TASKS)),
-            tasks=", ".join(TASKS),
+            name,
+            did_you_mean(str(name), list(TASKS)),
+            ", ".join(TASKS),
         )
     if config.task != TASKS[name]:
         raise ConfigError(
-            'the built-in data {name!r} is for data.task="{tasks}", not "{task}"',
-            name=name,
-            tasks=TASKS[name],
-            task=config.task,
+            'the built-in data {name!r} is for data.task="{tasks}", not "{task}"', name, TASKS[name], config.task
         )
     if config.direction is not None and name != "phrases":
-        raise ConfigError("data.direction belongs to the built-in phrases; {name!r} has only one", name=name)
+        raise ConfigError("data.direction belongs to the built-in phrases; {name!r} has only one", name)
     if config.locales and name != "dates":
-        raise ConfigError("data.locales belongs to the built-in dates, not to {name!r}", name=name)
+        raise ConfigError("data.locales belongs to the built-in dates, not to {name!r}", name)
     if config.test_lengths and name not in ("copy", "reverse", "sort"):
-        raise ConfigError(
-            "data.test_lengths belongs to the built-in copy, reverse and sort, not to {name!r}", name=name
-        )
+        raise ConfigError("data.test_lengths belongs to the built-in copy, reverse and sort, not to {name!r}", name)
     if config.size is not None and config.size < 1:
-        raise ConfigError("data.size must be at least 1, not {size}", size=config.size)
+        raise ConfigError("data.size must be at least 1, not {size}", config.size)
     return name
 
 

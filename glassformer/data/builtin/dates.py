@@ -35,14 +35,8 @@ LOCALES = (
     *("el", "ru", "uk", "ar", "fa", "he", "hi", "bn", "ta", "th", "ka", "hy", "am", "zh", "ja", "ko"),
 )
 
-FIELD_TAGS: dict[str, DateTag] = {
-    "d": "DAY",
-    "M": "MONTH",
-    "L": "MONTH",
-    "y": "YEAR",
-    "E": "WEEKDAY",
-    "c": "WEEKDAY",
-}  # by the pattern letters of Unicode Technical Standard 35
+# By the pattern letters of Unicode Technical Standard 35.
+FIELD_TAGS: dict[str, DateTag] = {"d": "DAY", "M": "MONTH", "L": "MONTH", "y": "YEAR", "E": "WEEKDAY", "c": "WEEKDAY"}
 
 
 def require_babel(what: str) -> None:
@@ -50,9 +44,7 @@ def require_babel(what: str) -> None:
         import babel  # noqa: F401
     except ImportError:
         raise UserError(
-            "the built-in data {what!r} needs Babel; install it with: {command}",
-            what=what,
-            command=install_hint("dates"),
+            "the built-in data {what!r} needs Babel; install it with: {command}", what, install_hint("dates")
         ) from None
 
 

@@ -111,19 +111,15 @@ def open_phrases(direction: str, split: str = "train", size: int | None = None, 
     if direction not in DIRECTIONS:
         raise UserError(
             "There is no direction {direction!r} in phrases; choose one of {directions}.",
-            direction=direction,
-            directions=", ".join(DIRECTIONS),
+            direction,
+            ", ".join(DIRECTIONS),
         )
     if split not in get_args(Split):
         raise UserError(
-            "There is no split {split!r} in phrases; choose one of {choices}.",
-            split=split,
-            choices=", ".join(get_args(Split)),
+            "There is no split {split!r} in phrases; choose one of {choices}.", split, ", ".join(get_args(Split))
         )
     if size is not None and size < 1:
-        raise UserError(
-            "A sample of phrases needs at least one sentence, not {size}; give a size of 1 or more.", size=size
-        )
+        raise UserError("A sample of phrases needs at least one sentence, not {size}; give a size of 1 or more.", size)
     if split == "train":
         return Phrases(direction, "train", size, seed)
     return Phrases(direction, "val" if split == "val" else "test", size or HELD_OUT_SIZE, 0)

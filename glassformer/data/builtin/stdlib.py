@@ -51,7 +51,5 @@ def stdlib_files(split: Split, size: int | None) -> SourceFiles:
     names = [name for name, its_split in zip(names, splits_of(names), strict=True) if its_split == split]
     files = [folder / name for name in names if holds_text(folder / name)]
     if size is not None and size > len(files):
-        raise ConfigError(
-            "data.size={size} is more than the {n_files} files of the built-in stdlib", size=size, n_files=len(files)
-        )
+        raise ConfigError("data.size={size} is more than the {n_files} files of the built-in stdlib", size, len(files))
     return SourceFiles(tuple(shuffled(Random(f"stdlib/{split}"), files)[:size]))

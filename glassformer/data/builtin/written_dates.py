@@ -53,16 +53,14 @@ def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> 
     if unknown := [name for name in locales if name not in LOCALES]:
         raise ConfigError(
             "data.locales: there is no {unknown!r}{suggestion}; there are {locales}",
-            unknown=unknown[0],
-            suggestion=did_you_mean(unknown[0], list(LOCALES)),
-            locales=", ".join(LOCALES),
+            unknown[0],
+            did_you_mean(unknown[0], list(LOCALES)),
+            ", ".join(LOCALES),
         )
     days = days_of(split)
     most = len(days) * len(locales) // 2 if split == "train" else len(days)
     if size > most:
-        raise ConfigError(
-            "data.size={size} is more than the built-in dates hold; ask for at most {most}", size=size, most=most
-        )
+        raise ConfigError("data.size={size} is more than the built-in dates hold; ask for at most {most}", size, most)
     generator = Random(f"dates/{split}")
     seen: set[Any] = set()
     while len(seen) < size:

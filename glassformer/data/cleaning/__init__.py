@@ -106,7 +106,7 @@ def need_extra() -> None:
             importlib.import_module(module)
         except ImportError:
             raise UserError(
-                "cleaning needs {module}; install it with: {command}", module=module, command=install_hint("clean")
+                "cleaning needs {module}; install it with: {command}", module, install_hint("clean")
             ) from None
 
 
@@ -152,7 +152,7 @@ def by_column(scores: dict[int, float], cleaned: Cleaned, least: float) -> Rule:
     def rule(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
         missing = next((line for line in cleaned.lines if line not in scores), None)
         if missing is not None:
-            raise UserError("line {line} has no number in the column of scores", line=missing)
+            raise UserError("line {line} has no number in the column of scores", missing)
         return beyond(np.array([scores[line] for line in cleaned.lines]), least, f"< {least:g}")
 
     return rule
@@ -168,13 +168,11 @@ def by_two_models(forward: Losses, backward: Losses) -> Rule:
         return np.array([1.0 if a is None or b is None else math.exp(-abs(a - b) - (a + b) / 2) for a, b in both])
 
     def rule(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
-        targets = [target for _source, target in pairs]
-        wrong = scores(
-            [(source, target) for (source, _own), target in zip(pairs, targets[1:] + targets[:1], strict=True)]
-        )
+        moved = [*pairs[1:], *pairs[:1]]
+        wrong = scores([(source, target) for (source, _own), (_its, target) in zip(pairs, moved, strict=True)])
         right = scores(pairs)
         limit = border(right, wrong)
-        return beyond(right, limit, _("score below {limit}", limit=f"{limit:.2g}"))
+        return beyond(right, limit, _("score below {limit}", f"{limit:.2g}"))
 
     return rule
 
@@ -192,9 +190,7 @@ def clean(
     `without`: rules and repairs to be left out; `column` and `least`: scores of another program, and the lowest that is good."""
     need_extra()
     if unknown := sorted(set(without) - {*RULES, *REPAIRS}):
-        raise UserError(
-            "there is no rule {name!r}; there are {known}", name=unknown[0], known=", ".join({**REPAIRS, **RULES})
-        )
+        raise UserError("there is no rule {name!r}; there are {known}", unknown[0], ", ".join({**REPAIRS, **RULES}))
     cleaned = Cleaned(0)
     unreadable = cleaned.rules["unreadable"] = Tally(_("the line cannot be read"))
 
@@ -213,10 +209,8 @@ def clean(
     cleaned.kept = [repaired(pair, cleaned) for pair in pairs]
     rules = {name: rule for name, rule in RULES.items() if name not in without}
     if column is not None:
-        rules["score"] = (
-            _("another program's score is too low"),
-            by_column(column_scores(config, column), cleaned, least),
-        )
+        scores = column_scores(config, column)
+        rules["score"] = _("another program's score is too low"), by_column(scores, cleaned, least)
     if models is not None:
         rules["models"] = _("two models find it unlikely, or do not agree"), by_two_models(*models)
     for name, (why, rule) in watched(rules.items(), _("cleaning"), len(rules)):

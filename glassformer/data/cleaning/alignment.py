@@ -59,11 +59,6 @@ def words_of(texts: Sequence[str]) -> Words:
     )
 
 
-def moved(words: Words) -> Words:
-    """The same sides, each beside the pair before its own."""
-    return Words(np.roll(words.ids, -int(words.lengths[0])), np.roll(words.lengths, -1), words.size)
-
-
 class Links(NamedTuple):
     """Every word of a target with every word of its source and with the empty word 0: the number of the target word, of the
     source word (or, behind these, of the pair whose empty word it is), the id of the source word, and both ids as one key."""
@@ -113,7 +108,8 @@ def gains(source: Words, target: Words) -> tuple[Values, Values]:
         return np.bincount(pair_of, np.log(ratio), len(target.lengths)) / np.sqrt(known + 1)
 
     as_they_stand = gain(target, links, np.where(left > 1e-6, left / np.maximum(total, 1.0), 0.0))
-    wrong = moved(target)
+    # The same sides, each beside the pair before its own.
+    wrong = Words(np.roll(target.ids, -int(target.lengths[0])), np.roll(target.lengths, -1), target.size)
     links = links_of(source, wrong)
     place = np.minimum(np.searchsorted(keys, links.key), len(keys) - 1)
     return as_they_stand, gain(wrong, links, np.where(keys[place] == links.key, table[place], 0.0))

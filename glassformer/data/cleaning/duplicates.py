@@ -12,11 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from glassformer.data.cleaning.alignment import Pair
 
-PERMUTATIONS, BANDS, ROWS = (
-    64,
-    16,
-    4,
-)  # of two pairs that share 70% of their shingles 99% are candidates, of 20% one in 40
+# Of two pairs that share 70% of their shingles 99% are candidates, of 20% one in 40.
+PERMUTATIONS, BANDS, ROWS = 64, 16, 4
 ALIKE = 0.97  # of all shingles of both: a word or two of a long pair
 UNSPACED = re.compile("[\u2e80-\u9fff\uf900-\ufaff]")
 AT_ONCE = 10_000  # signatures that are made together

@@ -124,7 +124,7 @@ def is_other_language(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMa
         usual, count = seen.most_common(1)[0] if seen else ("", 0)
         expected = given or usual
         if not given and count < 0.5 * sum(seen.values()):
-            notes.append(_("the {side} is in no one language", side=_("source") if side == 0 else _("target")))
+            notes.append(_("the {side} is in no one language", _("source") if side == 0 else _("target")))
             continue
         notes.append(expected)
         for place, text in enumerate(texts):
@@ -153,25 +153,23 @@ def is_odd_ratio(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
     odd = np.abs(away) + ENDS * ((ends != 0) & (np.sign(ends) == np.sign(away)))
     most = math.exp(SPREADS * spread)
     return beyond(
-        -odd,
-        -SPREADS,
-        _("usually {usual:.2f}, at most {most:.1f} times more or less", usual=math.exp(usual), most=most),
+        -odd, -SPREADS, _("usually {usual:.2f}, at most {most:.1f} times more or less", math.exp(usual), most)
     )
 
 
 def is_misaligned(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
     """Pairs whose sides do not translate each other, by a dictionary of all the others (alignment.py)."""
     if len(pairs) < FEWEST_PAIRS:
-        return RuleMatch((), _("not applied: a dictionary needs {fewest:,} pairs or more", fewest=FEWEST_PAIRS))
+        return RuleMatch((), _("not applied: a dictionary needs {fewest:,} pairs or more", FEWEST_PAIRS))
     scores, wrong = alignment_scores(pairs)
     limit = border(scores, wrong, TELLING)
-    return beyond(scores, limit, _("score below {limit}", limit=f"{limit:.2g}"))
+    return beyond(scores, limit, _("score below {limit}", f"{limit:.2g}"))
 
 
 RULES: dict[str, tuple[str, Rule]] = {
     "empty": (_("a side is empty"), each(has_empty_side)),
     "encoding": (_("letters are lost: a wrong encoding that cannot be undone"), each(is_broken)),
-    "long": (_("a side has more than {longest:,} characters", longest=LONGEST), each(is_long)),
+    "long": (_("a side has more than {longest:,} characters", LONGEST), each(is_long)),
     "copy": (_("the sides are the same"), each(is_copy)),
     "urls": (_("the sides have different addresses"), each(urls_differ)),
     "numbers": (_("the sides have different numbers"), each(numbers_differ)),

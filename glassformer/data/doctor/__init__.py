@@ -51,8 +51,7 @@ def check_config(config: DataConfig) -> DoctorReport:
     """Look at all that a configuration names, as training would read it."""
     if config.builtin is not None:
         raise UserError(
-            "the built-in data {builtin!r} needs no check; `data check` is for files of your own",
-            builtin=config.builtin,
+            "the built-in data {builtin!r} needs no check; `data check` is for files of your own", config.builtin
         )
     if not config.files("train"):
         raise UserError("there is no data to check: data.train is not set")

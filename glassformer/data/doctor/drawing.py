@@ -10,53 +10,38 @@ import numpy as np
 from glassformer.data.doctor.facts import DoctorReport, quantiles
 from glassformer.data.doctor.findings import log_ratios
 from glassformer.language import _, localized
+from glassformer.screen import RIGHT, make_table
 
 TASKS = {"pairs": _("pairs"), "text": _("text"), "classify": _("classify"), "tag": _("tag")}
+LABELLED = _("length"), _("labels")
+COLUMNS = {"pairs": (_("source"), _("target")), "text": (_("line"),), "classify": LABELLED, "tag": LABELLED}
 UNKNOWN = {"word": _("unknown words"), "char": _("unknown chars")}
 
 
 def show(report: DoctorReport, console: Any) -> None:
     """A table of the splits, then the findings, errors first."""
-    from rich.table import Table
     from rich.text import Text
 
-    two_sides = report.task == "pairs"
-    table = Table(
-        title=_("Data for {task} (lengths in characters: median, 95%, longest)", task=TASKS[report.task]),
-        title_justify="left",
-    )
-    table.add_column(_("split"))
-    table.add_column(_("examples"), justify="right")
-    for side in (_("source"), _("target")) if two_sides else (_("line") if report.task == "text" else _("length"),):
-        table.add_column(side, justify="right")
-    if not two_sides and report.task != "text":
-        table.add_column(_("labels"), justify="right")
-    table.add_column(UNKNOWN.get(report.tokenizer, report.tokenizer), justify="right")
+    two_sides, has_labels = report.task == "pairs", report.task in ("classify", "tag")
+    numbers = [_("examples"), *COLUMNS[report.task], UNKNOWN.get(report.tokenizer, report.tokenizer)]
+    title = _("Data for {task} (lengths in characters: median, 95%, longest)", TASKS[report.task])
+    table = make_table((_("split"), *((name, RIGHT) for name in numbers)), title=title)
     for name, facts in report.splits.items():
         lengths = [facts.source_lengths, facts.target_lengths] if two_sides else [facts.source_lengths]
         cells = [" / ".join(f"{value:,}" for value in quantiles(x).values()) for x in lengths]
-        if not two_sides and report.task != "text":
-            cells.append(str(len(facts.labels)))
+        cells += [str(len(facts.labels))] * has_labels
         unknown = report.unknown.get(name)
         table.add_row(name, f"{facts.examples:,}", *cells, "" if unknown is None else f"{unknown:.1%}")
     console.print(table)
     for finding in report.findings:
-        line = (
-            Text(localized(_("error  ")), "bold red")
-            if finding.level == "error"
-            else Text(localized(_("warning")), "yellow")
-        )
+        bad = finding.level == "error"
+        line = Text().append(localized(_("error  ") if bad else _("warning")), "bold red" if bad else "yellow")
         more = "…" if finding.count > len(finding.lines) else ""
-        numbers = ", ".join(map(str, finding.lines)) + more
+        lines = ", ".join(map(str, finding.lines)) + more
         is_document = report.task == "text" and finding.kind == "duplicates"
-        where = _(" (document {numbers})", numbers=numbers) if is_document else _(" (line {numbers})", numbers=numbers)
-        line = (
-            Text()
-            .append_text(line)
-            .append(f" {finding.split}: {localized(finding.message)}")
-            .append(localized(where) if finding.lines else "", "dim")
-        )
-        console.print(line, soft_wrap=True)
+        where = _(" (document {numbers})", lines) if is_document else _(" (line {numbers})", lines)
+        line.append(f" {finding.split}: {localized(finding.message)}")
+        console.print(line.append(localized(where) if finding.lines else "", "dim"), soft_wrap=True)
     if not report.findings:
         console.print(_("Nothing stands out."), style="green")
     elif report.mistake:
@@ -72,22 +57,16 @@ def picture(report: DoctorReport) -> Any:
     axis = axes[0][0]
     curves: dict[str, np.ndarray] = {}
     for name, facts in report.splits.items():
-        sides = (
-            {"source": facts.source_lengths, "target": facts.target_lengths}
-            if panels == 2
-            else {"": facts.source_lengths}
-        )
+        both = {"source": facts.source_lengths, "target": facts.target_lengths}
+        sides = both if panels == 2 else {"": facts.source_lengths}
         curves |= {f"{name} {side}".strip(): np.frombuffer(x, np.uint64) for side, x in sides.items() if len(x)}
     longest = max((int(np.quantile(values, 0.995)) for values in curves.values()), default=0) + 1
     for (name, values), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
         shares = np.full(len(values), 1 / len(values))
         bins = np.linspace(0, longest, min(40, longest) + 1)
         axis.hist(np.minimum(values, longest), bins, weights=shares, histtype="step", color=colour, label=name)
-    axis.set(
-        title="Lengths",
-        xlabel="characters (the last bar: that and more)",
-        ylabel="share of lines" if report.task == "text" else "share of examples",
-    )
+    share = "share of lines" if report.task == "text" else "share of examples"
+    axis.set(title="Lengths", xlabel="characters (the last bar: that and more)", ylabel=share)
     if curves:
         axis.legend(frameon=False)
     if panels == 2:

@@ -7,6 +7,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -46,9 +47,7 @@ class SplitFacts:
     source: array[int] = field(default_factory=lambda: array("Q"))  # hashes
     whole: array[int] = field(default_factory=lambda: array("Q"))
     lines: array[int] = field(default_factory=lambda: array("Q"))
-    source_lengths: array[int] = field(
-        default_factory=lambda: array("Q")
-    )  # characters; of lines, where the task is text
+    source_lengths: array[int] = field(default_factory=lambda: array("Q"))  # characters; of a text, of its lines
     target_lengths: array[int] = field(default_factory=lambda: array("Q"))  # pairs only
     empty: list[int] = field(default_factory=list)  # lines, the first few; the counts are beside them
     identical: list[int] = field(default_factory=list)
@@ -84,21 +83,18 @@ class DoctorReport:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {
-            "task": self.task,
-            "mistake": self.mistake,
-            "splits": {
-                name: {
-                    "examples": facts.examples,
-                    "source_length": quantiles(facts.source_lengths),
-                    "target_length": quantiles(facts.target_lengths),
-                    "labels": dict(sorted(facts.labels.items())),
-                    "unknown": self.unknown.get(name),
-                }
-                for name, facts in self.splits.items()
-            },
-            "findings": [vars(finding) | {"lines": list(finding.lines)} for finding in self.findings],
+        splits = {
+            name: {
+                "examples": facts.examples,
+                "source_length": quantiles(facts.source_lengths),
+                "target_length": quantiles(facts.target_lengths),
+                "labels": dict(sorted(facts.labels.items())),
+                "unknown": self.unknown.get(name),
+            }
+            for name, facts in self.splits.items()
         }
+        findings = [vars(finding) | {"lines": list(finding.lines)} for finding in self.findings]
+        return {"task": self.task, "mistake": self.mistake, "splits": splits, "findings": findings}
 
 
 def quantiles(lengths: array[int]) -> dict[str, int]:
@@ -117,34 +113,26 @@ def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitF
     counts: Counter[str] = Counter()
     remarks: dict[str, list[BadLine]] = {}
 
-    def complain(problem: BadLine) -> None:
+    def note(noted: dict[str, list[BadLine]], problem: BadLine) -> None:
         counts[problem.kind] += 1
         if counts[problem.kind] <= SHOWN_LINES:
-            problems.setdefault(problem.kind, []).append(problem)
-
-    def remark(problem: BadLine) -> None:
-        counts[problem.kind] += 1
-        if counts[problem.kind] <= SHOWN_LINES:
-            remarks.setdefault(problem.kind, []).append(problem)
+            noted.setdefault(problem.kind, []).append(problem)
 
     try:
-        rows = all_rows(config, split, ReadContext(complain, remark))
+        rows = all_rows(config, split, ReadContext(partial(note, problems), partial(note, remarks)))
         for row in whole_documents(rows, facts) if config.task == "text" else rows:
             remember(config.task, facts, row)
     except UserError as error:  # the file as a whole cannot be read on
         findings.append(Finding("error", split, "unreadable", str(error), 1))
     for kind, remarked in remarks.items():
         lines = tuple(problem.line for problem in remarked if problem.line is not None)
-        message = _(
-            "{counts} of {examples} lines have more than two columns; only the first two are read",
-            counts=counts[kind],
-            examples=facts.examples,
-        )
+        count = counts[kind], facts.examples
+        message = _("{counts} of {examples} lines have more than two columns; only the first two are read", *count)
         findings.append(Finding("warning", split, kind, message, counts[kind], lines))
     for kind, remarked in problems.items():
         said = str(remarked[0])
         if counts[kind] > 1:
-            said = _("{problem} (and {count} more like it)", problem=said, count=counts[kind] - 1)
+            said = _("{problem} (and {count} more like it)", said, counts[kind] - 1)
         lines = tuple(problem.line for problem in remarked if problem.line is not None)
         findings.append(Finding("error", split, kind, said, counts[kind], lines))
     return facts

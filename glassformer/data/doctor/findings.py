@@ -31,70 +31,72 @@ WORDS_KEPT = 50_000
 LABEL_LINES = 50  # a text of fewer lines may well repeat itself
 
 
+def level(grave: bool) -> Literal["error", "warning"]:
+    """Of a finding."""
+    return "error" if grave else "warning"
+
+
 def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
     """Findings about one split alone."""
     name, total = facts.name, facts.examples
     if total == 0:
-        yield Finding("error", name, "nothing", _("{name} holds no example to learn from", name=name), 0)
+        yield Finding("error", name, "nothing", _("{name} holds no example to learn from", name), 0)
     if facts.n_empty:
-        message = _(
-            "{n_empty} of {total} examples have an empty side and will be passed over",
-            n_empty=facts.n_empty,
-            total=total + facts.n_empty,
-        )
+        of = facts.n_empty, total + facts.n_empty
+        message = _("{n_empty} of {total} examples have an empty side and will be passed over", *of)
         yield Finding("warning", name, "empty", message, facts.n_empty, tuple(facts.empty))
     if total and facts.n_identical > IDENTICAL_NOTICE * total:
-        level: Literal["error", "warning"] = "error" if facts.n_identical > COPY_LIMIT * total else "warning"
-        message = _(
-            "{n_identical} of {total} pairs have two identical sides", n_identical=facts.n_identical, total=total
+        message = _("{n_identical} of {total} pairs have two identical sides", facts.n_identical, total)
+        yield Finding(
+            level(facts.n_identical > COPY_LIMIT * total),
+            name,
+            "identical",
+            message,
+            facts.n_identical,
+            tuple(facts.identical),
         )
-        yield Finding(level, name, "identical", message, facts.n_identical, tuple(facts.identical))
     for kind, count in facts.n_odd.items():
         where = "documents" if config.task == "text" else "examples"
-        bad: Literal["error", "warning"] = "error" if kind == "NUL" or count > ODD_LIMIT * total else "warning"
-        yield Finding(bad, name, kind, f"{count} of {total} {where} hold {kind}", count, tuple(facts.odd[kind]))
+        bad, message = level(kind == "NUL" or count > ODD_LIMIT * total), f"{count} of {total} {where} hold {kind}"
+        yield Finding(bad, name, kind, message, count, tuple(facts.odd[kind]))
     if config.task == "pairs" and total:
         yield from shift_findings(facts)
     repeated = repeats(np.frombuffer(facts.whole, np.uint64)) if total else np.zeros(0, np.int64)
     if len(repeated):
         what = "documents" if config.task == "text" else "examples"
-        message = _("{n_repeated} of {total} {what} occur before", n_repeated=len(repeated), total=total, what=what)
+        message = _("{n_repeated} of {total} {what} occur before", len(repeated), total, what)
         yield Finding("warning", name, "duplicates", message, len(repeated), lines_at(facts, repeated))
     if config.task == "pairs" and total:
-        strange = ratio_outliers(facts)
+        ratios = log_ratios(facts)
+        strange = np.flatnonzero(np.abs(ratios - np.median(ratios)) > np.log(RATIO_LIMIT))
         if len(strange):
             message = _(
                 "{n_strange} of {total} pairs differ in length {ratio_limit:g} times more than is usual here",
-                n_strange=len(strange),
-                total=total,
-                ratio_limit=RATIO_LIMIT,
+                len(strange),
+                total,
+                RATIO_LIMIT,
             )
             yield Finding("warning", name, "ratio", message, len(strange), lines_at(facts, strange))
-    if (
-        config.task == "text"
-        and total
-        and len(facts.source_lengths) > LABEL_LINES
-        and len(facts.different_lines) <= FEW_LINES
-    ):
+    few = len(facts.source_lengths) > LABEL_LINES and len(facts.different_lines) <= FEW_LINES
+    if config.task == "text" and total and few:
         message = _(
             "{n_source_lengths:,} lines, and only {n_different_lines} different ones: is it a list of labels? "
             "Labels stand before their texts, with a tab between (--task classify)",
-            n_source_lengths=len(facts.source_lengths),
-            n_different_lines=len(facts.different_lines),
+            len(facts.source_lengths),
+            len(facts.different_lines),
         )
         yield Finding("warning", name, "labels", message, len(facts.different_lines))
     if config.task == "classify" and look_like_texts(len(facts.labels), len(set(facts.source)), total):
         message = _(
             "{n_labels:,} different labels in {total:,} examples: are labels and texts exchanged? The label "
             "comes first",
-            n_labels=len(facts.labels),
-            total=total,
+            len(facts.labels),
+            total,
         )
         yield Finding("error", name, "exchanged", message, len(facts.labels))
     if config.task in ("classify", "tag") and name == "train" and total and len(facts.labels) < 2:
-        yield Finding(
-            "error", name, "labels", _("all examples have the label {labels!r}", labels=next(iter(facts.labels))), total
-        )
+        message = _("all examples have the label {labels!r}", next(iter(facts.labels)))
+        yield Finding("error", name, "labels", message, total)
 
 
 def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
@@ -106,10 +108,10 @@ def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
         message = _(
             "from about line {where} on, targets fit sources much better {by} line{plural} {side}: a line "
             "was lost or doubled",
-            where=where,
-            by=abs(by),
-            plural="s" * (abs(by) > 1),
-            side=side,
+            where,
+            abs(by),
+            "s" * (abs(by) > 1),
+            side,
         )
         yield Finding("error", facts.name, "shifted", message, facts.examples - place, (where,))
 
@@ -126,12 +128,9 @@ def exchange_findings(config: DataConfig, name: Split, facts: SplitFacts) -> Ite
     train = [row.example for row in whole_pairs(config, "train")] if name != "train" else None
     places = exchanged([row.example for row in rows], train)
     if places:
-        level: Literal["error", "warning"] = "error" if len(places) > LEAK_LIMIT * len(rows) else "warning"
-        message = _(
-            "{n_places} of {n_rows} pairs seem to have their columns exchanged", n_places=len(places), n_rows=len(rows)
-        )
+        message = _("{n_places} of {n_rows} pairs seem to have their columns exchanged", len(places), len(rows))
         lines = tuple(rows[place].line for place in places[:SHOWN_LINES])
-        yield Finding(level, name, "exchanged", message, len(places), lines)
+        yield Finding(level(len(places) > LEAK_LIMIT * len(rows)), name, "exchanged", message, len(places), lines)
 
 
 def across(config: DataConfig, train: SplitFacts, other: SplitFacts) -> Iterator[Finding]:
@@ -141,31 +140,21 @@ def across(config: DataConfig, train: SplitFacts, other: SplitFacts) -> Iterator
         return
     leaked = found_in(other.whole, train.whole)
     if len(leaked):
-        level: Literal["error", "warning"] = "error" if len(leaked) > LEAK_LIMIT * total else "warning"
-        message = _(
-            "{n_leaked} of {total} examples of {other} occur in train ({share:.1%})",
-            n_leaked=len(leaked),
-            total=total,
-            other=other.name,
-            share=len(leaked) / total,
+        count = len(leaked), total, other.name, len(leaked) / total
+        message, bad = (
+            _("{n_leaked} of {total} examples of {other} occur in train ({share:.1%})", *count),
+            count[3] > LEAK_LIMIT,
         )
-        yield Finding(level, other.name, "leaked", message, len(leaked), lines_at(other, leaked))
+        yield Finding(level(bad), other.name, "leaked", message, len(leaked), lines_at(other, leaked))
     known = np.setdiff1d(found_in(other.source, train.source), leaked)
     if config.task == "pairs" and len(known):
         message = _(
-            "{n_known} of {total} sources of {other} occur in train with another target",
-            n_known=len(known),
-            total=total,
-            other=other.name,
+            "{n_known} of {total} sources of {other} occur in train with another target", len(known), total, other.name
         )
         yield Finding("warning", other.name, "known sources", message, len(known), lines_at(other, known))
     unseen = sorted(set(other.labels) - set(train.labels))
     if unseen:
-        message = _(
-            "{other} has labels that train never shows: {unseen}",
-            other=other.name,
-            unseen=", ".join(unseen[:SHOWN_LINES]),
-        )
+        message = _("{other} has labels that train never shows: {unseen}", other.name, ", ".join(unseen[:SHOWN_LINES]))
         yield Finding("error", other.name, "labels", message, len(unseen))
 
 
@@ -185,12 +174,6 @@ def log_ratios(facts: SplitFacts) -> np.ndarray:
     """The logarithm of target length over source length, example by example."""
     source, target = (np.frombuffer(x, np.uint64).astype(float) for x in (facts.source_lengths, facts.target_lengths))
     return np.log((target + SMOOTHING) / (source + SMOOTHING))
-
-
-def ratio_outliers(facts: SplitFacts) -> np.ndarray:
-    """Examples whose ratio of lengths is far from the usual."""
-    ratios = log_ratios(facts)
-    return np.flatnonzero(np.abs(ratios - np.median(ratios)) > np.log(RATIO_LIMIT))
 
 
 def lines_at(facts: SplitFacts, places: np.ndarray) -> tuple[int, ...]:
@@ -235,7 +218,7 @@ def measure_unknown(config: DataConfig, report: DoctorReport) -> None:
     for name, share in report.unknown.items():
         if share > UNKNOWN_NOTICE:
             what = "words" if report.tokenizer == "word" else "characters"
-            message = _("{share:.1%} of the {what} of {name} never occur in train", share=share, what=what, name=name)
+            message = _("{share:.1%} of the {what} of {name} never occur in train", share, what, name)
             if share > FOREIGN_LIMIT:
                 message += "; is it in another language?"
             report.findings.append(Finding("warning", name, "unknown", message, round(share * 100)))

@@ -23,7 +23,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
     """A data configuration in which each file has its role, by its name or else by its place."""
     for file in files:
         if not file.exists():
-            raise UserError("there is no file {path}", path=file)
+            raise UserError("there is no file {path}", file)
     roles: dict[str, list[Path]] = {}
     nameless: list[Path] = []
     for file in files:
@@ -37,7 +37,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
     if not files or sum(map(len, roles.values())) < len(files) or any(len(group) > 2 for group in roles.values()):
         raise UserError(
             "give one file, or two aligned ones, for each of train, val and test; {files} cannot be told apart by name",
-            files=", ".join(file.name for file in files) or "nothing",
+            ", ".join(file.name for file in files) or "nothing",
         )
     pairs_of_files = [group for group in roles.values() if len(group) == 2]
     if task is None:
@@ -45,7 +45,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
         task = "pairs" if pairs_of_files or holds_pairs(first) or (first.is_file() and has_tab(first)) else "text"
     if pairs_of_files and task != "pairs":
         names = " and ".join(file.name for file in pairs_of_files[0])
-        raise UserError("{names} would both be {task} for the same split; give them one by one", names=names, task=task)
+        raise UserError("{names} would both be {task} for the same split; give them one by one", names, task)
     settings: dict[str, Any] = dict(fields)
     for role, group in roles.items():
         settings[role] = str(group[0])
@@ -61,15 +61,10 @@ def holds_pairs(path: Path) -> bool:
     return path.name.removesuffix(".gz").endswith((".tsv", ".jsonl", ".ndjson", ".parquet"))
 
 
-def first_line(path: Path) -> str:
-    """The first line that is not blank."""
-    lines = (line for _, line in numbered_lines(path, ReadContext(lambda _: None)) if line.strip())
-    return next(lines, "")
-
-
 def has_tab(path: Path) -> bool:
-    """Whether the first line has two columns."""
-    return "\t" in first_line(path)
+    """Whether the first line that is not blank has two columns."""
+    lines = (line for _, line in numbered_lines(path, ReadContext(lambda _: None)) if line.strip())
+    return "\t" in next(lines, "")
 
 
 def is_plain_lines(path: Path) -> bool:

@@ -60,16 +60,9 @@ class LlamaCppRuntime(Runtime):
 
         self.block = model.model.config.block_size
         began = time.perf_counter()
-        full = llama_cpp.GGML_TYPE_F32
-        self.runner: Any = llama_cpp.Llama(
-            str(path),
-            n_ctx=self.block,
-            logits_all=True,
-            verbose=False,
-            n_threads=torch.get_num_threads(),
-            type_k=full,
-            type_v=full,
-        )
+        full = {"type_k": llama_cpp.GGML_TYPE_F32, "type_v": llama_cpp.GGML_TYPE_F32}
+        how = {"n_ctx": self.block, "n_threads": torch.get_num_threads(), "logits_all": True, "verbose": False}
+        self.runner: Any = llama_cpp.Llama(str(path), **how, **full)
         self.load_seconds = time.perf_counter() - began
         self.vocabulary = vocabulary or Vocabulary.ours_alone(model.model.config.vocab_size)
         self.end = self.vocabulary.order[EOS]

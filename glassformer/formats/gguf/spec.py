@@ -94,15 +94,15 @@ def architecture_of(config: ModelConfig, imported: Mapping[str, Tensor] | None =
     if config.family != "gpt":
         raise UserError(
             "gguf is for models that are a decoder alone, and this one is a {family}; export to {others}",
-            family=config.family,
-            others=_("hf or ct2") if config.family == "transformer" else "hf",
+            config.family,
+            _("hf or ct2") if config.family == "transformer" else "hf",
         )
     dialect = dialect_for(config, imported)
     if dialect.name == "gpt2" and config.activation != "gelu_tanh":
         raise UserError(
             "llama.cpp's gpt2 has the activation gelu_tanh alone, and this model has {activation}; export to hf or "
             "onnx instead",
-            activation=config.activation,
+            config.activation,
         )
     if config.rotary_scaling == "llama3":
         raise UserError(

@@ -34,26 +34,19 @@ from glassformer.text.tokenizer import BOS, CONTROL, EOS, PAD, UNK, Tokenizer
 
 def write_sizes(writer: Any, config: ModelConfig) -> None:
     """What llama.cpp must know of the model besides its tensors."""
-    writer.add_context_length(config.block_size)
-    writer.add_embedding_length(config.n_embd)
-    writer.add_block_count(config.n_layer)
-    writer.add_feed_forward_length(config.hidden)
-    writer.add_head_count(config.n_head)
-    writer.add_head_count_kv(config.kv_heads)
-    writer.add_vocab_size(config.vocab_size)
-    if config.norm == "rms":
-        writer.add_layer_norm_rms_eps(config.norm_eps)
-        writer.add_rope_dimension_count(config.key_size)
-        writer.add_rope_freq_base(config.rotary_theta)
-        if config.rotary_linear_factor != 1:
+    c = config
+    sizes: dict[str, Any] = {"context_length": c.block_size, "embedding_length": c.n_embd, "block_count": c.n_layer}
+    sizes |= {"feed_forward_length": c.hidden, "head_count": c.n_head, "head_count_kv": c.kv_heads}
+    sizes |= {"vocab_size": c.vocab_size, f"layer_norm{'_rms' * (c.norm == 'rms')}_eps": c.norm_eps}
+    if c.norm == "rms":
+        sizes |= {"rope_dimension_count": c.key_size, "rope_freq_base": c.rotary_theta}
+        sizes |= {"key_length": c.key_size, "value_length": c.val_size}
+        if c.rotary_linear_factor != 1:
             from gguf import RopeScalingType
 
-            writer.add_rope_scaling_type(RopeScalingType.LINEAR)
-            writer.add_rope_scaling_factor(config.rotary_linear_factor)
-        writer.add_key_length(config.key_size)
-        writer.add_value_length(config.val_size)
-    else:
-        writer.add_layer_norm_eps(config.norm_eps)
+            sizes |= {"rope_scaling_type": RopeScalingType.LINEAR, "rope_scaling_factor": c.rotary_linear_factor}
+    for name, value in sizes.items():
+        getattr(writer, f"add_{name}")(value)
 
 
 CONTROL_TOKEN, NORMAL, UNUSED = 3, 1, 5  # llama.cpp's kinds of token
@@ -79,16 +72,14 @@ def write_tokenizer(writer: Any, tokenizer: Tokenizer, vocab_size: int) -> list[
         return [
             _(
                 "the tokenizer is of kind {tokenizer_kind}, which llama.cpp does not know: ids go in and come out",
-                tokenizer_kind=tokenizer.kind,
+                tokenizer.kind,
             )
         ]
     facts = json.loads(tokenizer.library.to_str())["model"]
     names = [*sorted(facts["vocab"], key=facts["vocab"].__getitem__), *[None] * (vocab_size - len(facts["vocab"]))]
     write_words(writer, "gpt-2", names, range(CONTROL), facts["merges"])
-    writer.add_bos_token_id(BOS)
-    writer.add_eos_token_id(EOS)
-    writer.add_unk_token_id(UNK)
-    writer.add_pad_token_id(PAD)
+    for name, token in (("bos", BOS), ("eos", EOS), ("unk", UNK), ("pad", PAD)):
+        getattr(writer, f"add_{name}_token_id")(token)
     writer.add_add_bos_token(False)
     return []
 

@@ -10,6 +10,7 @@ Taken over is what means the same on both sides. What does not, or has no settin
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,33 +21,8 @@ from glassformer.formats.untrusted import read_json
 from glassformer.language import _
 
 MOST = {own.name: own.metadata["bounds"].le for own in fields(DecodeConfig)}
-NEUTRAL: dict[str, Any] = {
-    "max_length": None,
-    "min_length": 0,
-    "repetition_penalty": 1.0,
-    "bad_words_ids": None,
-    "suppress_tokens": None,
-    "begin_suppress_tokens": None,
-    "forced_eos_token_id": None,
-    "do_sample": False,
-    "num_return_sequences": 1,
-    "encoder_repetition_penalty": 1.0,
-    "encoder_no_repeat_ngram_size": 0,
-    "renormalize_logits": False,
-    "exponential_decay_length_penalty": None,
-    "sequence_bias": None,
-    "guidance_scale": None,
-    "typical_p": 1.0,
-    "top_h": None,
-    "epsilon_cutoff": 0.0,
-    "eta_cutoff": 0.0,
-    "num_beam_groups": 1,
-    "diversity_penalty": 0.0,
-    "penalty_alpha": None,
-    "stop_strings": None,
-    "watermarking_config": None,
-}
-"""What may be left aside, and the value under which it changes nothing."""
+NEUTRAL: dict[str, Any] = json.loads(Path(__file__).with_name("neutral.json").read_text(encoding="utf-8"))
+"""What may be left aside (neutral.json), and the value under which it changes nothing."""
 
 
 def is_number(value: Any, low: float, high: float) -> TypeGuard[int | float]:
@@ -120,7 +96,7 @@ class Taken:
         return [
             _(
                 "its generation_config.json also says {named}; no setting of [decode] means the same, so it is left aside",
-                named=named,
+                named,
             )
         ]
 
@@ -176,9 +152,8 @@ def take_over(generation: GenerationSettings, family: str, block: int) -> Taken:
     taken.decode |= lengths(said, encoder, block, taken.left)
     if is_number(n := said.get("no_repeat_ngram_size"), 1, MOST["no_repeat_ngram"]):
         taken.decode["no_repeat_ngram"] = int(n)
-    same = beams > 1 and not (
-        encoder and generation.start in generation.ends
-    )  # a start that is the end counts as written
+    # A start that is the end counts as written.
+    same = beams > 1 and not (encoder and generation.start in generation.ends)
     if same and is_number(said.get("repetition_penalty"), 1e-6, MOST["repetition_penalty"]):
         taken.decode["repetition_penalty"] = float(said["repetition_penalty"])
     if generation.ends[:1] and generation.ends[0] in ids_of(said.get("suppress_tokens")):

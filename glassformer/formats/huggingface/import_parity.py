@@ -85,7 +85,7 @@ class ImportComparison:
         except Exception as error:  # whatever an external file makes of it
             said = " ".join(str(error).split())[:160]
             self.report.notes.append(
-                _("its texts were not compared: transformers cannot open the tokenizer ({said})", said=said)
+                _("its texts were not compared: transformers cannot open the tokenizer ({said})", said)
             )
             return
         self.special = [str(token) for token in self.tokenizer.added_tokens_decoder.values() if token.special]
@@ -125,9 +125,9 @@ class ImportComparison:
                 apart.append(
                     _(
                         "the text {text!r} is {their_ids} there and {our_ids} here, in ids of theirs",
-                        text=text[:60],
-                        their_ids=some(there),
-                        our_ids=some(here),
+                        text[:60],
+                        some(there),
+                        some(here),
                     )
                 )
         self.report.same_ids = 1 - len(apart) / max(1, len(texts))
@@ -152,17 +152,17 @@ class ImportComparison:
             apart.append(
                 _(
                     "after {text!r} it writes {their_ids}, and the run {our_ids}, in ids of ours",
-                    text=text[:60],
-                    their_ids=some(there),
-                    our_ids=some(here),
+                    text[:60],
+                    some(there),
+                    some(here),
                 )
             )
         if cut:
             self.report.notes.append(
                 _(
                     "{cut} of {n_texts} answers were cut at the limit there: here what has ended by itself comes before that",
-                    cut=cut,
-                    n_texts=len(texts),
+                    cut,
+                    len(texts),
                 )
             )
         self.report.same_default = 1 - len(apart) / max(1, len(texts) - cut) if len(texts) > cut else None
@@ -202,11 +202,7 @@ class ImportComparison:
         length = min(c.block_size, most)
         if length < c.block_size:
             self.report.notes.append(
-                _(
-                    "scores were compared over {length:,} of the {block_size:,} tokens it can read",
-                    length=length,
-                    block_size=c.block_size,
-                )
+                _("scores were compared over {length:,} of the {block_size:,} tokens it can read", length, c.block_size)
             )
         drawn = random.Random(1)
 
@@ -228,7 +224,7 @@ class ImportComparison:
         judged.largest_logit_difference, judged.largest_logit = numbers.difference, numbers.largest
         judge(judged, ours, self.theirs, [case])
         if judged.differs is not None:
-            return _("over {length:,} random tokens {differs}", length=length, differs=judged.differs)
+            return _("over {length:,} random tokens {differs}", length, judged.differs)
         self.report.largest_logit_difference = max(self.report.largest_logit_difference, numbers.difference)
         return None
 
@@ -285,5 +281,5 @@ def cannot_compare(source: Path, found: Imported, head: str | None) -> str | Non
     if head == "next-sentence":
         return _("not compared with its source: transformers has no class with the next-sentence head alone")
     if importlib.util.find_spec("transformers") is None:
-        return _("not compared with its source: that needs transformers ({command})", command=install_hint("hf"))
+        return _("not compared with its source: that needs transformers ({command})", install_hint("hf"))
     return None

@@ -63,9 +63,9 @@ def dialect_of(hf: Mapping[str, Any], folder: Path) -> Dialect:
     if not isinstance(kind, str) or kind not in READABLE:
         raise UserError(
             "{folder} describes a model of type {kind!r}; what can be imported is {readable}",
-            folder=folder / "config.json",
-            kind=str(kind)[:60],
-            readable=", ".join(sorted(READABLE)),
+            folder / "config.json",
+            str(kind)[:60],
+            ", ".join(sorted(READABLE)),
         )
     return READABLE[kind]
 
@@ -78,14 +78,14 @@ def model_config(dialect: Dialect, hf: Mapping[str, Any], folder: Path) -> Model
     except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError("{path} cannot be read: {reason}", path=folder / "config.json", reason=error) from None
+        raise UserError("{path} cannot be read: {reason}", folder / "config.json", error) from None
     for name, most in LARGEST.items():
         if getattr(config, name) > most:
             raise UserError(
                 "{folder}: {value:,} for {name} is beyond any model",
-                folder=folder / "config.json",
-                value=getattr(config, name),
-                name=name,
+                folder / "config.json",
+                getattr(config, name),
+                name,
             )
     return config
 
@@ -141,8 +141,8 @@ def language_ids(tokenizer: ExternalTokenizer, vocabulary: Vocabulary, name: str
     if found is None or found not in vocabulary.ours:
         raise UserError(
             "{where} has no language {name!r}; use its own name, such as __en__, eng_Latn or en_XX",
-            where=tokenizer.where,
-            name=name,
+            tokenizer.where,
+            name,
         )
     return (vocabulary.ours[found],)
 
@@ -167,7 +167,7 @@ def begins_of(
             language_ids(tokenizer, vocabulary, languages.target),
         )
     if languages != Languages():
-        raise UserError("a model of type {kind} has no languages to choose from; leave those options out", kind=kind)
+        raise UserError("a model of type {kind} has no languages to choose from; leave those options out", kind)
     if kind not in ("bart", "marian", "pegasus", "t5"):
         return (), ()
     first = one_id(generation.config.get("bos_token_id", 0)) if kind == "bart" else None
@@ -216,7 +216,7 @@ def read_encoder(folder: Path, tensors: dict[str, Tensor]) -> Imported:
     hf = read_json(folder, "config.json")
     kind = dialect_of(hf, folder).name
     if kind not in ENCODERS:
-        raise UserError("{folder} describes a {kind}, which is no encoder", folder=folder / "config.json", kind=kind)
+        raise UserError("{folder} describes a {kind}, which is no encoder", folder / "config.json", kind)
     return read_external(folder, hf | {"architectures": [f"{ENCODERS[kind]}Model"]}, tensors)
 
 
@@ -283,8 +283,7 @@ def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) 
     facts = said.get("recipe")
     if not isinstance(facts, dict):
         raise UserError(
-            "{folder} has no recipe; take the file out to import the model without it",
-            folder=folder / "glassformer.json",
+            "{folder} has no recipe; take the file out to import the model without it", folder / "glassformer.json"
         )
     recipe = Recipe.from_dict(facts)
     if said.get("ids") == "foreign":
@@ -294,7 +293,7 @@ def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) 
         kept = read_tensor_file(folder / LEFT_OUT)
         if any(name not in own or tensor.shape != own[name].shape for name, tensor in kept.items()):
             raise UserError(
-                "{folder} is of another model; take it out to import the model without it", folder=folder / LEFT_OUT
+                "{folder} is of another model; take it out to import the model without it", folder / LEFT_OUT
             )
         own |= kept
     return Imported(recipe, own, read_own_tokenizers(folder, recipe), dialect.name)
@@ -313,7 +312,7 @@ def read_returned(folder: Path, dialect: Dialect, tensors: dict[str, Tensor], re
         raise UserError(
             "{folder} tells of other ids than the tokenizer beside it; take the file out to import "
             "the model without it",
-            folder=folder / "glassformer.json",
+            folder / "glassformer.json",
         )
     write = theirs.in_order(vocabulary, (), remember(folder, hf, vocabulary), generation)
     own = with_left_out(folder, own, vocabulary)

@@ -129,9 +129,7 @@ def origin_of(tokenizer: Tokenizer) -> ImportedModel | None:
             raise ValueError("its sizes do not fit")
         return ImportedModel(vocabulary, dict(facts["ids"]), unpacked(facts["files"]))
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, zlib.error) as error:
-        raise UserError(
-            "what the run remembers of the model it came from cannot be read: {error}", error=error
-        ) from None
+        raise UserError("what the run remembers of the model it came from cannot be read: {error}", error) from None
 
 
 def with_left_out(folder: Path, own: dict[str, Tensor], vocabulary: Vocabulary) -> dict[str, Tensor]:
@@ -142,7 +140,7 @@ def with_left_out(folder: Path, own: dict[str, Tensor], vocabulary: Vocabulary) 
     for name, rows in read_tensor_file(folder / LEFT_OUT).items():
         if name not in own or rows.shape != own[name][never].shape:
             raise UserError(
-                "{folder} is of another model; take it out to import the model without it", folder=folder / LEFT_OUT
+                "{folder} is of another model; take it out to import the model without it", folder / LEFT_OUT
             )
         own[name][never] = rows.to(own[name].dtype)
     return own

@@ -82,7 +82,7 @@ def transformers_can_use(folder: Path) -> Iterator[None]:
     except Exception as error:
         said = " ".join(str(error).split())[:300]
         raise UserError(
-            "transformers cannot load or run {folder}, so it cannot be compared: {said}", folder=folder, said=said
+            "transformers cannot load or run {folder}, so it cannot be compared: {said}", folder, said
         ) from None
 
 
@@ -101,7 +101,7 @@ class TransformersRuntime(Runtime):
         except ImportError:
             raise UserError(
                 "to compare an exported folder with the original, transformers is needed; install it with: {command}",
-                command=install_hint("hf"),
+                install_hint("hf"),
             ) from None
         from transformers.utils import logging
 
@@ -171,9 +171,8 @@ class TransformersRuntime(Runtime):
 
         def hook(_module: Any, _inputs: Any, output: Any) -> None:
             x = (output[0] if isinstance(output, tuple) else output)[0].float()
-            if (
-                self.model.config.model_type in HALF_SPLIT
-            ):  # their sinusoids are half-split, so their channels stand in another order
+            # Their sinusoids are half-split, so their channels stand in another order.
+            if self.model.config.model_type in HALF_SPLIT:
                 x = x[:, half_split(x.size(-1)).argsort()]
             seen[name] = x.numpy()
 
@@ -197,9 +196,8 @@ class ExternalRuntime(TransformersRuntime):
         self.special = model.special_tokens
         self.ids = EdgeIds(max(0, pad), start, end, self.target.theirs(self.special.more_ends))
         banned = self.special.banned(allow_unknown=False)
-        hidden = [
-            self.target.order[i] for i in banned if self.target.order[i] >= 0
-        ]  # a copy of ours hides nothing there
+        # A copy of ours hides nothing there.
+        hidden = [self.target.order[i] for i in banned if self.target.order[i] >= 0]
         before = self.target.theirs(model.tokenizers.target.before)
         self.options = {
             "suppress_tokens": sorted({i for i in hidden if i not in self.ids.ends}) or None,

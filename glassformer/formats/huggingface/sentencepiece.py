@@ -44,27 +44,27 @@ def read_sentencepiece(path: Path) -> SentencePiece:
     except ImportError:
         raise UserError(
             "{path} is a SentencePiece model, which takes sentencepiece and protobuf to read; install with: {command}",
-            path=path,
-            command=install_hint("hf"),
+            path,
+            install_hint("hf"),
         ) from None
     try:
         found: Any = ModelProto.FromString(content)
         pieces = [(piece.piece, piece.score, piece.type) for piece in found.pieces]
     except (DecodeError, ValueError):  # a UnicodeDecodeError is a ValueError
-        raise UserError("{path} is not a SentencePiece model, or was cut short", path=path) from None
+        raise UserError("{path} is not a SentencePiece model, or was cut short", path) from None
     trainer, normalizer = found.trainer_spec, found.normalizer_spec
     if not 0 < len(pieces) <= MOST_PIECES or trainer.model_type not in (UNIGRAM, BPE):
         raise UserError(
             "{path} is not a SentencePiece model of kind unigram or BPE with at least one piece and at most {most_pieces:,}",
-            path=path,
-            most_pieces=MOST_PIECES,
+            path,
+            MOST_PIECES,
         )
     # What is no UTF-8 comes as bytes.
     texts = all(isinstance(name, str) and 0 < len(name) <= LONGEST_PIECE for name, _, _ in pieces)
     if not texts or not all(is_number(score) for _, score, _ in pieces):
-        raise UserError("{path} has a piece that is no text or too long, or whose score is no number", path=path)
+        raise UserError("{path} has a piece that is no text or too long, or whose score is no number", path)
     if len({name for name, _, _ in pieces}) < len(pieces):
-        raise UserError("{path} has a piece twice", path=path)
+        raise UserError("{path} has a piece twice", path)
     return SentencePiece(
         pieces,
         is_bpe=trainer.model_type == BPE,
@@ -86,12 +86,6 @@ def merges_of(pieces: Mapping[str, tuple[float, int]]) -> list[list[str]]:
         found += [(-score, -len(a), -len(b), number, a, b) for a, b in pairs]
     found.sort(key=lambda entry: entry[:3])
     return [[a, b] for *_, a, b in found]
-
-
-def added_token(number: int, name: str, **how: Any) -> dict[str, Any]:
-    """An entry for a text that is always one token, wherever it stands."""
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
-    return {"id": number, "content": name, **plain, **how}
 
 
 def is_code(name: str) -> bool:
@@ -126,12 +120,13 @@ def pipeline(model: SentencePiece, vocab: Sequence[str], unknown: int) -> dict[s
         lowest = min((score for score, _ in known.values()), default=0.0)
         scores = [[name, known[name][0] if name in known else lowest] for name in [*own, *extra]]
         body = {"type": "Unigram", "vocab": scores, "unk_id": unknown, "byte_fallback": model.byte_fallback}
-    codes = [(i, name) for i, name in enumerate(own) if is_code(name)]
+    codes = [(i, name) for i, name in enumerate(own) if is_code(name)]  # texts that are always one token
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [added_token(i, name) for i, name in codes],
+        "added_tokens": [{"id": i, "content": name, **plain} for i, name in codes],
         "normalizer": {"type": "Sequence", "normalizers": steps} if steps else None,
         "pre_tokenizer": metaspace,
         "post_processor": None,

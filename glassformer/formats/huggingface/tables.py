@@ -49,9 +49,7 @@ def to_theirs(table: Sequence[Entry], tensors: Mapping[str, Tensor]) -> dict[str
     used = {name for entry in table for name in entry.ours}
     if forgotten := sorted(tensors.keys() - used):
         raise UserError(
-            "the other format has no place for {forgotten} ({n_forgotten} such tensors)",
-            forgotten=forgotten[0],
-            n_forgotten=len(forgotten),
+            "the other format has no place for {forgotten} ({n_forgotten} such tensors)", forgotten[0], len(forgotten)
         )
     out = {}
     for entry in table:
@@ -74,14 +72,12 @@ def to_ours(
     if missing := sorted(known - tensors.keys()):
         raise UserError(
             "the file has no tensor {missing} ({n_missing} are missing): it is of another model",
-            missing=missing[0],
-            n_missing=len(missing),
+            missing[0],
+            len(missing),
         )
     if extra := sorted(tensors.keys() - known - set(ignored)):
         raise UserError(
-            "the file has a tensor {extra} ({n_extra} such) that this kind of model does not know",
-            extra=extra[0],
-            n_extra=len(extra),
+            "the file has a tensor {extra} ({n_extra} such) that this kind of model does not know", extra[0], len(extra)
         )
     out = {}
     for entry in table:
@@ -94,9 +90,9 @@ def to_ours(
         if found.shape != whole:
             raise UserError(
                 "{theirs} has shape {shape}; by the model's config it should be {whole}",
-                theirs=entry.theirs,
-                shape=tuple(theirs.shape),
-                whole=tuple(reversed(whole)) if entry.transpose else tuple(whole),
+                entry.theirs,
+                tuple(theirs.shape),
+                tuple(reversed(whole)) if entry.transpose else tuple(whole),
             )
         for name, part in zip(entry.ours, found.split([shape[0] for shape in wanted]), strict=True):
             out[name] = part.contiguous()
@@ -120,7 +116,7 @@ def residual_dims(name: str) -> tuple[int, ...]:
     inner = (".query.bias", ".key.bias", ".value.bias", ".up.bias", ".gate.bias")
     if name.endswith(inner) or name in ("output.bias", "output_bias"):
         return ()
-    raise UserError("{name} cannot be carried to a model with half-split positions", name=name)
+    raise UserError("{name} cannot be carried to a model with half-split positions", name)
 
 
 def half_split(width: int) -> Int[Tensor, "C"]:

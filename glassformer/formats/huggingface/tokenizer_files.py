@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 from tokenizers import processors
@@ -37,12 +36,6 @@ def with_template(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[i
             single=names, special_tokens=[(CONTROL_NAMES[i], i) for i in sorted({*before, *after})]
         )
     return library
-
-
-def without_template(facts: dict[str, Any]) -> dict[str, Any]:
-    """A tokenizer.json as we keep it: no special tokens, no template."""
-    plain = [token for token in facts.get("added_tokens") or [] if not token.get("special")]
-    return facts | {"added_tokens": plain, "post_processor": None, "truncation": None, "padding": None}
 
 
 def write_tokenizer_folder(
@@ -74,7 +67,9 @@ def read_own_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
 
     def read(place: Path) -> Tokenizer:
         path = place / "tokenizer.json"
-        facts = without_template(read_tokenizer_json(place))
+        facts = read_tokenizer_json(place)
+        plain = [token for token in facts.get("added_tokens") or [] if not token.get("special")]
+        facts |= {"added_tokens": plain, "post_processor": None, "truncation": None, "padding": None}
         if (place / ENVELOPE).exists():
             return ImportedTokenizer.from_envelope(read_json(place, ENVELOPE) | {"tokenizer": facts}, str(path))
         return Tokenizer.from_json(json.dumps(facts).encode(), path)

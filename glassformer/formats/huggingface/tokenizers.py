@@ -141,7 +141,7 @@ def read_tokenizer_json(folder: Path, name: str = "tokenizer.json") -> dict[str,
     try:
         facts = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise UserError("{path} is not JSON: {error}", path=path, error=str(error)[:200]) from None
+        raise UserError("{path} is not JSON: {error}", path, str(error)[:200]) from None
     check_pipeline(facts, str(path))
     return facts  # type: ignore[no-any-return]
 
@@ -161,12 +161,10 @@ def read_vocabulary(folder: Path, name: str) -> dict[int, str]:
     found = read_json(folder, name, LARGEST_FILE)
     if not 0 < len(found) <= MOST_PIECES or not all(type(i) is int and 0 <= i < MOST_PIECES for i in found.values()):
         raise UserError(
-            "{folder} is no vocabulary of names and numbers, of at most {most_pieces:,}",
-            folder=folder / name,
-            most_pieces=MOST_PIECES,
+            "{folder} is no vocabulary of names and numbers, of at most {most_pieces:,}", folder / name, MOST_PIECES
         )
     if len(set(found.values())) < len(found):
-        raise UserError("{folder} gives one number to two names", folder=folder / name)
+        raise UserError("{folder} gives one number to two names", folder / name)
     return {i: piece for piece, i in found.items()}
 
 
@@ -256,7 +254,7 @@ def read_tokenizers(folder: Path) -> tuple[ExternalTokenizer, ExternalTokenizer]
         raise UserError(
             "{folder} has no tokenizer: neither tokenizer.json nor source.spm and target.spm, vocab.json and merges.txt, or "
             "vocab.txt; save it there with tokenizer.save_pretrained(folder)",
-            folder=folder,
+            folder,
         )
     facts = as_class_says(facts, kind, config)
     check_pipeline(facts, str(folder / where))
@@ -297,7 +295,7 @@ def control_ids(
         raise UserError(
             "{where}: nothing says which token begins an answer (decoder_start_token_id in generation_config.json "
             "or config.json)",
-            where=tokenizer.where,
+            tokenizer.where,
         )
     if family == "bert":
         wanted[BOS] = first_of(tokenizer.id_of("cls_token"), tokenizer.id_of("bos_token"))
@@ -306,9 +304,7 @@ def control_ids(
     wanted[PAD] = tokenizer.id_of("pad_token") if padding is None else padding
     wanted[UNK], wanted[MASK] = tokenizer.id_of("unk_token"), tokenizer.id_of("mask_token")
     if wanted[EOS] is None:
-        raise UserError(
-            "{where}: nothing says which token ends a text (eos_token_id in config.json)", where=tokenizer.where
-        )
+        raise UserError("{where}: nothing says which token ends a text (eos_token_id in config.json)", tokenizer.where)
     written = {*ends[1:], generation.forced} if family != "bert" else set()
     if family == "transformer" and tokenizer.names.get(wanted[BOS] or 0) not in {
         *tokenizer.special.values(),

@@ -39,9 +39,7 @@ class Vocabulary:
     def __post_init__(self) -> None:
         used = list(self.control.values())
         if len(set(used)) < len(used) or not all(0 <= i < self.size for i in used):
-            raise UserError(
-                "the special ids {used} do not fit a vocabulary of {size:,} words", used=used, size=self.size
-            )
+            raise UserError("the special ids {used} do not fit a vocabulary of {size:,} words", used, self.size)
 
     @cached_property
     def order(self) -> tuple[int, ...]:

@@ -112,7 +112,7 @@ def check_supported(config: ModelConfig) -> None:
     """Says in a sentence what keeps this model from onnxruntime."""
     ONNX.require("engine=onnx")
     if (unsupported := conversion.unsupported(config)) is not None:
-        raise ConfigError("engine=onnx has nothing for {unsupported}; use engine=auto", unsupported=unsupported[0])
+        raise ConfigError("engine=onnx has nothing for {unsupported}; use engine=auto", unsupported[0])
 
 
 nets: weakref.WeakKeyDictionary[nn.Module, tuple[Any, int, OnnxNet]] = weakref.WeakKeyDictionary()

@@ -49,11 +49,6 @@ def unsupported(config: ModelConfig) -> tuple[str, str] | None:
     return None
 
 
-def position_ids(g: Graph, mask: str) -> str:
-    """The position of every token, (B, S): how many real ones stand before it."""
-    return g("Max", g("Sub", g("CumSum", mask, g.constant(1)), g.constant(1)), g.constant(0))
-
-
 def embed(g: Graph, embedding: Any, name: str, encoding: Any, positions: str, n_positions: int) -> str:
     """Token embedding plus positional encoding, of which `n_positions` rows are written where it has no end."""
     table = g.tables[embedding.weight.data_ptr()] = g.weight(f"{name}.weight", embedding.weight)
@@ -70,7 +65,8 @@ def embed(g: Graph, embedding: Any, name: str, encoding: Any, positions: str, n_
 
 def positions_of(g: Graph, mask: str) -> tuple[str, str]:
     """Positions of all tokens and of the queries (the last T), and the columns of both, for the masks."""
-    positions = position_ids(g, mask)
+    # The position of a token, (B, S): how many real ones stand before it.
+    positions = g("Max", g("Sub", g("CumSum", mask, g.constant(1)), g.constant(1)), g.constant(0))
     new = g("Shape", "input_ids", start=1, end=2)
     g("Slice", positions, g("Neg", new), g.constant([2**31]), g.constant([1]), to="query_positions")
     every = g("Shape", mask, start=1, end=2)

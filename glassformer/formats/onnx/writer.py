@@ -32,7 +32,7 @@ print(model.write([[5, 6, 2]], limit=32))"""
 def refuse(model: TextModel) -> None:
     """Where the graphs cannot say something, that is said with the nearest they can."""
     if (lacking := conversion.unsupported(model.model.config)) is not None:
-        raise UserError("these ONNX graphs have nothing for {what}; {advice}", what=lacking[0], advice=lacking[1])
+        raise UserError("these ONNX graphs have nothing for {what}; {advice}", lacking[0], lacking[1])
 
 
 def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
@@ -66,7 +66,7 @@ class OnnxModel:
         self.family = recipe.model.family
         if self.family == "bert":
             raise UserError(
-                "{folder} holds a BERT, which writes nothing; run its model.onnx once for each text", folder=folder
+                "{folder} holds a BERT, which writes nothing; run its model.onnx once for each text", folder
             )
         self.net = OnnxNet(folder, recipe.model, threads)
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +61,17 @@ def make_ablation(
     found = find_ready(name)
     if found is not None and vary:
         raise ConfigError(
-            "{name} is a ready ablation with variants of its own; give a recipe to vary something else", name=name
+            "{name} is a ready ablation with variants of its own; give a recipe to vary something else", name
         )
     if found is None:
         if not vary:
             raise ConfigError(
-                "say what to vary, as in: glassformer ablate {name} --vary model.n_head=1,2,8", name=shlex.quote(name)
+                "say what to vary, as in: glassformer ablate {name} --vary model.n_head=1,2,8", shlex.quote(name)
             )
         found = ReadySet(name, f"{name}: " + "; ".join(vary), name, (), tuple(make_variants(vary, cross=cross)))
     times = seeds if seeds is not None else (1 if quick else found.seeds)
     if times < 1:
-        raise UserError("--seeds must be at least 1, not {times}", times=times)
+        raise UserError("--seeds must be at least 1, not {times}", times)
     settings = (*ALWAYS, *found.settings, *((*QUICK, *found.quick) if quick else ()), *overrides)
     recipes = resolve(found.recipe, settings, found.variants)
     kept = (Variant(BASE), *(v for v in found.variants if v.name in recipes))
@@ -125,34 +126,18 @@ def facts_of(ablation: Ablation, cost: Cost, report_rows: Sequence[Any]) -> dict
         "falls below 0.05 by luck.",
         "MFLOP a token: arithmetic of a forward pass, as counted by `glassformer info`. s: seconds of a training.",
     ]
-    return {
-        "budget": budget,
-        "notes": notes,
-        "seeds": ablation.seeds,
-        "jobs": cost.jobs,
-        "threads": cost.threads,
-        "machine": device_name(torch.device(cost_device(base))),
-        **made_with(),
-    }
-
-
-def cost_device(recipe: Recipe) -> str:
-    """cpu or cuda."""
-    return "cuda" if recipe.train.device != "cpu" and torch.cuda.is_available() else "cpu"
+    device = torch.device("cuda" if base.train.device != "cpu" and torch.cuda.is_available() else "cpu")
+    facts = {"budget": budget, "notes": notes, "seeds": ablation.seeds, "jobs": cost.jobs, "threads": cost.threads}
+    return {**facts, "machine": device_name(device), **made_with()}
 
 
 def ablate(
-    ablation: Ablation,
-    out: Path,
-    *,
-    command: str = "",
-    jobs: int | None = None,
-    only_plan: bool = False,
+    ablation: Ablation, out: Path, *, command: str = "", jobs: int | None = None, only_plan: bool = False
 ) -> AblationReport | Cost:
     """Carries it out in `out` and leaves there ablation.md, .csv and .json, curves and gradients, trials/ and scores/. With
     `only_plan` nothing but a short trial, in a folder that is thrown away: what it would cost."""
     if jobs is not None and jobs < 1:
-        raise UserError("--jobs must be at least 1, not {jobs}", jobs=jobs)
+        raise UserError("--jobs must be at least 1, not {jobs}", jobs)
     stop = StopRequest()
     with stop.listening(), ExitStack() as held:
         variants = {variant.name: variant for variant in ablation.variants}
@@ -169,19 +154,16 @@ def ablate(
             return cost
         say(cost.sentence())
         with Progress("training", len(left)) as display:
-            failed = train_trials(
-                ablation.recipe, left, cost.jobs, stop, lambda done, what: display.update(done, what, line=True)
-            )
+            tell = partial(display.update, line=True)
+            failed = train_trials(ablation.recipe, left, cost.jobs, stop, tell)
         lost = {trial.name: trial for trial in left if trial.name in failed}
         scored = score_all([trial for trial in trials if trial.name not in lost], out, ablation.examples, stop)
         why: dict[str, dict[int, str]] = {}
         for name, trial in lost.items():
             why.setdefault(trial.variant.name, {})[trial.seed] = failed[name]
         if not scored.get(BASE):
-            raise UserError(
-                "the recipe as it is was not trained to its end: {failed}",
-                failed=next(iter(failed.values()), "no trial"),
-            )
+            why_not = next(iter(failed.values()), "no trial")
+            raise UserError("the recipe as it is was not trained to its end: {failed}", why_not)
         rows = make_rows(ablation.variants, scored, why)
         folders = {name: [t.folder for t in trials if t.variant.name == name] for name in variants}
         metric = next(iter(scored[BASE].values())).metric

@@ -101,7 +101,7 @@ def estimate(
         torch.set_num_threads(before)
     aside = max(0.0, time.perf_counter() - began - MEASURED) + start_up()  # preparing, starting, validating
     if not plan.fits or plan.tokens_per_second is None:
-        raise UserError("the recipe does not fit on {device}: {advice}", device=plan.device, advice=plan.advice)
+        raise UserError("the recipe does not fit on {device}: {advice}", plan.device, plan.advice)
     if plan.available is not None and plan.memory:
         jobs = max(1, min(jobs, int(SAFE * plan.available / plan.memory)))
     alone = base.train.steps * plan.step_tokens / plan.tokens_per_second
@@ -120,8 +120,8 @@ def estimate(
         raise UserError(
             "the trials need about {disk:,.0f} MB of disk, and {place} has {free:,.0f} MB free; choose "
             "another --out, or fewer seeds",
-            disk=disk / 2**20,
-            place=place,
-            free=free / 2**20,
+            disk / 2**20,
+            place,
+            free / 2**20,
         )
     return Cost(len(left), done, jobs, threads, seconds, disk, plan.device)

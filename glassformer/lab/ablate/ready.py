@@ -13,12 +13,8 @@ from glassformer.files import structured
 from glassformer.lab.ablate.variants import Variant
 
 QUICK = (
-    "train.steps=20",
-    "train.warmup=5",
-    "train.validate_every=10",
-    "train.save_every=20",
-    "train.validate_examples=32",
-    "train.log_every=1",
+    *("train.steps=20", "train.warmup=5", "train.validate_every=10", "train.save_every=20"),
+    *("train.validate_examples=32", "train.log_every=1"),
 )
 """For --quick: enough to see that everything runs, and nothing to be believed."""
 
@@ -51,8 +47,8 @@ def find_ready(name: str) -> ReadySet | None:
         raise ConfigError(
             "there is no ablation and no recipe {name!r}{suggestion}; ready are "
             "{ready_sets}; see also: glassformer recipes",
-            name=name,
-            suggestion=did_you_mean(name, known),
-            ready_sets=", ".join(one.name for one in ready_sets()),
+            name,
+            did_you_mean(name, known),
+            ", ".join(one.name for one in ready_sets()),
         )
     return found

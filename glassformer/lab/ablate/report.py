@@ -62,11 +62,8 @@ def cells(row: VariantRow, metric: str) -> list[str]:
     """A row of the table that people read."""
     facts = row.first
     test = row.tests.get(metric)
-    difference = (
-        ""
-        if test is None
-        else f"{test.difference.value:+.3g} [{test.difference.low:+.3g}, {test.difference.high:+.3g}]"
-    )
+    change = None if test is None else test.difference
+    difference = "" if change is None else f"{change.value:+.3g} [{change.low:+.3g}, {change.high:+.3g}]"
     spread = row.spread(metric)
     return [
         row.variant.name,
@@ -108,23 +105,14 @@ def markdown(report: AblationReport) -> str:
 
 def as_csv(report: AblationReport) -> str:
     """A line for each variant, every score with mean and spread, and its test against the base."""
-    heads = [
-        "variant",
-        "group",
-        "settings",
-        "seeds",
-        "parameters",
-        "forward_flops",
-        "steps",
-        "target_tokens",
-        "seconds",
-    ]
+    sizes = ("parameters", "forward_flops", "steps", "target_tokens", "seconds")
     of_scores = ("mean", "spread", "difference", "low", "high", "p")
-    lines = [[*heads, *(f"{name}_{part}" for name in report.names for part in of_scores), "failed"]]
+    scores = (f"{name}_{part}" for name in report.names for part in of_scores)
+    lines = [["variant", "group", "settings", "seeds", *sizes, *scores, "failed"]]
     for row in report.rows:
         found = row.to_dict(report.names)
         line = [found["name"], found["group"], " ".join(found["settings"]), len(found["seeds"])]
-        line += [found[key] for key in ("parameters", "forward_flops", "steps", "target_tokens", "seconds")]
+        line += [found[key] for key in sizes]
         for name in report.names:
             score, test = found["scores"].get(name, {}), row.tests.get(name)
             change = test.difference if test is not None else None

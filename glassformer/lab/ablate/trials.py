@@ -60,8 +60,8 @@ class Trial:
         if found := changes(run.recipe, as_prepared(self.recipe, run.recipe)):
             raise UserError(
                 "{folder} was trained with other settings ({found}); choose another --out",
-                folder=self.folder,
-                found="; ".join(map(str, found[:3])),
+                self.folder,
+                "; ".join(map(str, found[:3])),
             )
         return run.finished() is not None
 

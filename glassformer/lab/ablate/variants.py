@@ -43,11 +43,6 @@ class Variant:
         return re.sub(r"[^A-Za-z0-9._=-]+", "-", self.name).strip("-.")[:80] or "variant"
 
 
-def split_values(text: str) -> list[str]:
-    """By the commas that stand in no list."""
-    return [value.strip() for value in re.split(r",(?![^\[]*\])", text)]
-
-
 def parse_vary(text: str) -> list[tuple[str, ...]]:
     """The settings of each variant that one --vary asks for.
 
@@ -58,17 +53,17 @@ def parse_vary(text: str) -> list[tuple[str, ...]]:
     columns = []
     for piece in pieces:
         key, equals, values = piece.partition("=")
-        found = split_values(values)
+        found = [value.strip() for value in re.split(r",(?![^\[]*\])", values)]  # by the commas that stand in no list
         if not equals or "." not in key or not all(found):
-            raise ConfigError("--vary {text!r} is not of the form key.sub=a,b,c, such as model.n_head=1,2,8", text=text)
+            raise ConfigError("--vary {text!r} is not of the form key.sub=a,b,c, such as model.n_head=1,2,8", text)
         columns.append([f"{key.strip()}={value}" for value in found])
     if not columns:
         raise ConfigError("--vary is empty; write it as key.sub=a,b,c, such as model.n_head=1,2,8")
     if len({len(column) for column in columns}) > 1:
         raise ConfigError(
             "--vary {text!r}: settings that move together need equally many values, and these have {columns}",
-            text=text,
-            columns=", ".join(str(len(column)) for column in columns),
+            text,
+            ", ".join(str(len(column)) for column in columns),
         )
     return list(zip(*columns, strict=True))
 
@@ -80,7 +75,7 @@ def make_variants(vary: Sequence[str], *, cross: bool = False) -> list[Variant]:
     seen: set[str] = set()
     for key in itertools.chain(*keys):
         if key in seen:
-            raise ConfigError("{key} is varied twice; give all its values in one --vary", key=key)
+            raise ConfigError("{key} is varied twice; give all its values in one --vary", key)
         seen.add(key)
     if cross:
         combined = [tuple(itertools.chain(*chosen)) for chosen in itertools.product(*parsed)]
@@ -134,11 +129,11 @@ def resolve(recipe: str, overrides: Sequence[str], variants: Sequence[Variant]) 
             own = read_recipe(recipe, merged(overrides, variant.settings))
             check_builds(own)
         except (UserError, ValueError) as error:
-            raise ConfigError("the variant {variant!r} cannot be: {error}", variant=variant.name, error=error) from None
+            raise ConfigError("the variant {variant!r} cannot be: {error}", variant.name, error) from None
         if own == base:
             continue
         if variant.folder in folders:
-            raise ConfigError("there are two variants {variant!r}; leave one of them out", variant=variant.name)
+            raise ConfigError("there are two variants {variant!r}; leave one of them out", variant.name)
         folders.add(variant.folder)
         found[variant.name] = own
     if len(found) == 1:

@@ -22,11 +22,7 @@ LSTMState = tuple[Tensor, Tensor]
 """The hidden state h and the cell state c: (B, C) each."""
 
 
-def lstm_step(
-    x: Float[Tensor, "B C"],
-    state: LSTMState,
-    weights: tuple[Tensor, Tensor, Tensor],
-) -> LSTMState:
+def lstm_step(x: Float[Tensor, "B C"], state: LSTMState, weights: tuple[Tensor, Tensor, Tensor]) -> LSTMState:
     """One token. `weights` are W and U, each (4 C, C), and b of 4 C."""
     h, c = state
     w, u, b = weights
@@ -36,9 +32,7 @@ def lstm_step(
 
 
 def lstm(
-    x: Float[Tensor, "B T C"],
-    weights: tuple[Tensor, Tensor, Tensor],
-    state: LSTMState | None = None,
+    x: Float[Tensor, "B T C"], weights: tuple[Tensor, Tensor, Tensor], state: LSTMState | None = None
 ) -> Float[Tensor, "B T C"]:
     """The equation, token by token."""
     zeros = x.new_zeros(x.size(0), weights[1].size(1))

@@ -20,14 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.lab.audit.making import LENGTHS, one_line
-from glassformer.lab.audit.subject import (
-    Subject,
-    changed,
-    find_loss,
-    find_output,
-    find_size,
-    first_id,
-)
+from glassformer.lab.audit.subject import Subject, changed, find_loss, find_output, find_size, first_id
 from glassformer.lab.audit.watching import apart, in_text, line_of, place_of, watch
 
 MIXING = ("tril", "triu", "causal", "scaled_dot_product", "softmax")
@@ -125,9 +118,8 @@ def causality(subject: Subject) -> Iterator[AuditResult]:
 
 def order(subject: Subject) -> Iterator[AuditResult]:
     """The first part that mixes positions gives another answer when the tokens before come in another order."""
-    for side in (
-        range(2 if "target" in subject.names else 1) if subject.vocab else ()
-    ):  # vectors have their positions, or not
+    # Vectors have their positions, or not.
+    for side in range(2 if "target" in subject.names else 1) if subject.vocab else ():
         texts = subject.texts(2, 7, 6)
         own = texts[side]
         turned = torch.cat([own[:, :-1].flip(1), own[:, -1:]], 1)

@@ -54,11 +54,11 @@ def load_object(target: str) -> Any:
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise UserError(
-            "say which model: my_model.py:Model, a file and what it is called there, not {target!r}", target=target
+            "say which model: my_model.py:Model, a file and what it is called there, not {target!r}", target
         )
     path = Path(place).resolve()
     if place.endswith(".py") and not path.is_file():
-        raise UserError("there is no file {path}", path=place)
+        raise UserError("there is no file {path}", place)
     try:
         if place.endswith(".py"):
             name_here = f"audited_{path.stem}"  # no other module's name, whatever the file is called
@@ -71,9 +71,9 @@ def load_object(target: str) -> Any:
         else:
             module = importlib.import_module(place)
     except (Exception, SystemExit) as error:  # whatever somebody's file does when it is run
-        raise UserError("{path} cannot be imported: {error}", path=place, error=one_line(error)) from None
+        raise UserError("{path} cannot be imported: {error}", place, one_line(error)) from None
     if not hasattr(module, name):
-        raise UserError("{path} has no {name}", path=place, name=name)
+        raise UserError("{path} has no {name}", place, name)
     return getattr(module, name)
 
 
@@ -83,7 +83,7 @@ def parse_args(args: Sequence[str]) -> dict[str, Any]:
     for one in args:
         name, equals, value = one.partition("=")
         if not equals:
-            raise UserError("--arg is NAME=VALUE, such as vocab_size=100, not {given!r}", given=one)
+            raise UserError("--arg is NAME=VALUE, such as vocab_size=100, not {given!r}", one)
         found[name] = value
         with contextlib.suppress(ValueError, SyntaxError):
             found[name] = ast.literal_eval(value)
@@ -105,7 +105,7 @@ def build(target: str, args: Mapping[str, Any], vocab: int = 0) -> nn.Module:
     if isinstance(thing, nn.Module):
         return thing
     if not callable(thing):
-        raise UserError("{target} is {kind}, and no torch.nn.Module", target=target, kind=type(thing).__name__)
+        raise UserError("{target} is {kind}, and no torch.nn.Module", target, type(thing).__name__)
     known = SMALL | dict.fromkeys(VOCABULARIES, vocab or 40) | dict(args)
     if hasattr(thing, "config_class"):  # Hugging Face's
         given: dict[str, Any] = {"config": thing.config_class(**args)}
@@ -116,17 +116,17 @@ def build(target: str, args: Mapping[str, Any], vocab: int = 0) -> nn.Module:
             if p.default is p.empty and name not in given and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL):
                 as_object = name in ("config", "args", "cfg", "hparams", "params", "opt")
                 if not as_object and name not in known:
-                    raise UserError("{target} needs {name}; say it by --arg {name}=VALUE", target=target, name=name)
+                    raise UserError("{target} needs {name}; say it by --arg {name}=VALUE", target, name)
                 given[name] = make_config(p.annotation, thing, known) if as_object else known[name]
         unused = args.keys() - given.keys()
         if unused and given.keys() <= args.keys() | known.keys():
-            raise UserError("{target} takes no {name}", target=target, name=min(unused))
+            raise UserError("{target} takes no {name}", target, min(unused))
     try:
         model = thing(**given)
     except Exception as error:
         raise UserError(
-            "{target} cannot be made: {error}; say its sizes by --arg NAME=VALUE", target=target, error=one_line(error)
+            "{target} cannot be made: {error}; say its sizes by --arg NAME=VALUE", target, one_line(error)
         ) from None
     if not isinstance(model, nn.Module):
-        raise UserError("{target} is {kind}, and no torch.nn.Module", target=target, kind=type(model).__name__)
+        raise UserError("{target} is {kind}, and no torch.nn.Module", target, type(model).__name__)
     return model

@@ -158,7 +158,7 @@ def read_names(model: nn.Module) -> tuple[dict[str, str], dict[str, inspect.Para
     parameters = {n: p for n, p in every.items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
     if not parameters:
         raise UserError(
-            "the forward of {cls} names no parameters, so nobody knows how to call it", cls=type(model).__name__
+            "the forward of {cls} names no parameters, so nobody knows how to call it", type(model).__name__
         )
     order = list(parameters)
     names = {"source": "memory" if order[:2] == ["tgt", "memory"] else order[0]}
@@ -209,7 +209,5 @@ def find_subject(model: nn.Module, *, vocab: int = 0, kind: str = "auto", time_f
     if works:
         return works[0]
     raise UserError(
-        "{called} cannot be called: {error}; --vocab and --arg say its sizes, --kind what it is",
-        called=base.called,
-        error=problem,
+        "{called} cannot be called: {error}; --vocab and --arg say its sizes, --kind what it is", base.called, problem
     )

@@ -132,27 +132,17 @@ class Improvement:
         def trial() -> dict[str, Any]:
             make()
             paired = beside(self.answer(self.best, "val"), self.answer(step, "val"))
-            return {
-                "against": self.best,
-                **paired.to_dict(),
-                "kept": paired.difference.low > 0 and paired.second.value >= LEARNED,
-            }
+            kept = paired.difference.low > 0 and paired.second.value >= LEARNED
+            return {"against": self.best, **paired.to_dict(), "kept": kept}
 
         found = self.journal(step, trial)
         self.steps.append({"step": step, **found})
         if found["kept"]:
             self.best = step
         gain = found["difference"]
-        say(
-            _(
-                "{step}: {gain:+.2f} [{low:+.2f}, {high:+.2f}]: {verdict}",
-                step=step,
-                gain=gain["value"],
-                low=gain["low"],
-                high=gain["high"],
-                verdict=_("kept") if found["kept"] else _("refused"),
-            )
-        )
+        numbers = {"gain": gain["value"], "low": gain["low"], "high": gain["high"]}
+        verdict = _("kept") if found["kept"] else _("refused")
+        say(_("{step}: {gain:+.2f} [{low:+.2f}, {high:+.2f}]: {verdict}", step=step, verdict=verdict, **numbers))
         return bool(found["kept"])
 
     def back_translated(self, text: Path, write_pairs: WritePairs) -> RunFolder:
@@ -195,18 +185,9 @@ class ImprovementReport:
         out = [["plain", f"{self.plain:.2f}", "", "", "", ""]]
         for one in self.steps:
             gain = one["difference"]
-            span = f"[{gain['low']:+.2f}, {gain['high']:+.2f}]"
-            verdict = "kept" if one["kept"] else "refused"
-            out.append(
-                [
-                    one["step"],
-                    f"{one['second']['value']:.2f}",
-                    f"{gain['value']:+.2f}",
-                    span,
-                    f"{one['p']:.3g}",
-                    verdict,
-                ]
-            )
+            numbers = f"{one['second']['value']:.2f}", f"{gain['value']:+.2f}"
+            span = f"[{gain['low']:+.2f}, {gain['high']:+.2f}]", f"{one['p']:.3g}"
+            out.append([one["step"], *numbers, *span, "kept" if one["kept"] else "refused"])
         return out
 
     def markdown(self) -> str:

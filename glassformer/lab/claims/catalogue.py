@@ -7,31 +7,21 @@ from glassformer.errors import UserError
 from glassformer.lab.claims.claim import Claim, read_claim
 
 NAMES = (
-    "embedding-scale",
-    "tying",
-    "scaling",
-    "additive",
-    "heads",
-    "positions",
-    "activation",
-    "norms",
-    "drift",
-    "residuals",
-    "smoothing",
-    "optimizers",
-    "leak",
-    "parallel",
-    "cache",
-    "fused",
-    "rnn",
-    "decoder-only",
-    "scale",
-    "embeddings",
-    "window",
-    "linear",
-    "hybrid",
-    "batching",
-    "vision",
+    *("embedding-scale", "tying", "scaling", "additive", "heads", "positions", "activation", "norms", "drift"),
+    *(
+        "residuals",
+        "smoothing",
+        "optimizers",
+        "leak",
+        "parallel",
+        "cache",
+        "fused",
+        "rnn",
+        "decoder-only",
+        "scale",
+        "embeddings",
+    ),
+    *("window", "linear", "hybrid", "batching", "vision"),
 )
 
 
@@ -40,9 +30,9 @@ def claim_named(name: str) -> Claim:
     if name not in NAMES:
         raise UserError(
             "there is no study {name!r}{suggestion}; there are {names}",
-            name=name,
-            suggestion=did_you_mean(name, NAMES),
-            names=", ".join(NAMES),
+            name,
+            did_you_mean(name, NAMES),
+            ", ".join(NAMES),
         )
     return read_claim(name)
 

@@ -23,6 +23,7 @@ from glassformer.lab.claims.training import (
     padded,
     parameters,
     phrases,
+    small,
     summed_loss,
     train,
     train_on,
@@ -36,17 +37,8 @@ WIDTH = 64
 def make(arm: str, vocabulary: int, **more: Any) -> nn.Module:
     """Two blocks that read (12 d² numbers each) and two that write (16 d²) are about five of a GPT's (12 d²). A GPT of two
     blocks does as many multiplications: each token goes through two blocks, whichever side it is on."""
-    settings: dict[str, Any] = {
-        "n_head": 4,
-        "n_embd": WIDTH,
-        "vocab_size": vocabulary,
-        "block_size": 192,
-        "dropout": 0.0,
-        **more,
-    }
-    if arm == "encoder-decoder":
-        return Transformer(n_layer=2, **settings)
-    return GPT(n_layer=5 if arm == "equal parameters" else 2, **settings)
+    kind = Transformer if arm == "encoder-decoder" else GPT
+    return small(kind, n_layer=5 if arm == "equal parameters" else 2, vocab_size=vocabulary, block_size=192, **more)
 
 
 def rank_of(weights: Tensor) -> tuple[float, float]:
@@ -85,15 +77,9 @@ def classify(budget: Budget, arm: str, seed: int) -> Measured:
     letters = {
         letter: 3 + i for i, letter in enumerate(sorted({c for part in lines for text, _ in part for c in text}))
     }
-    settings: dict[str, Any] = {
-        "n_layer": 2,
-        "n_head": 4,
-        "n_embd": WIDTH,
-        "vocab_size": len(letters) + 3,
-        "block_size": 160,
-    }
-    kind = GPT if arm == "GPT" else BERT
-    model: Any = kind(dropout=0.0, head="classify", n_label=len(names), **settings)
+    kind: Any = GPT if arm == "GPT" else BERT
+    sizes = {"n_layer": 2, "vocab_size": len(letters) + 3, "block_size": 160, "n_label": len(names)}
+    model = small(kind, head="classify", **sizes)
     draw = torch.Generator().manual_seed(seed)
 
     def batch(some: list[tuple[str, str]]) -> tuple[Tensor, list[int], Tensor, Tensor]:

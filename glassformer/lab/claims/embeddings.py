@@ -22,11 +22,6 @@ LIKE = {
 }
 
 
-def words_of(text: str) -> list[str]:
-    """Lower-case words without their punctuation."""
-    return [word.strip(".,!?;:\"'") for word in text.lower().split()]
-
-
 def similarities(table: Tensor, number: dict[str, int], centred: bool) -> tuple[list[float], list[float], float]:
     """Cosines inside the groups of like words, cosines across them, and how often a word's nearest of all group words is one
     of its own group, in percent."""
@@ -48,7 +43,8 @@ def trial(budget: Budget, tied: bool, seed: int) -> Measured:
     """A word-level GPT on the English side of the phrasebook; then its table is looked at."""
     from glassformer.data.builtin.phrases import open_phrases
 
-    lines = [words_of(target) for _, target in open_phrases("zh-en", "train", budget.steps(20_000), seed=1)]
+    pairs = open_phrases("zh-en", "train", budget.steps(20_000), seed=1)
+    lines = [[word.strip(".,!?;:\"'") for word in target.lower().split()] for _, target in pairs]
     number = {word: 3 + i for i, word in enumerate(sorted({word for line in lines for word in line}))}
     rows = [[1, *(number[word] for word in line), 2] for line in lines]
     model = GPT(n_layer=2, n_head=4, n_embd=64, vocab_size=len(number) + 3, block_size=64, dropout=0.1, tie_output=tied)
@@ -77,21 +73,13 @@ def draw(results: Results) -> Any:
     """Mean cosines, like and unlike."""
     names = {True: "tied", False: "not tied"}
     tied = results.options("tied")
+    groups = [(t, kind) for t in tied for kind in ("raw", "centred")]
     bars = {
-        f"{which} words": [results.values(f"{which}_{kind}", tied=t) for t in tied for kind in ("raw", "centred")]
+        f"{which} words": [results.values(f"{which}_{kind}", tied=t) for t, kind in groups]
         for which in ("like", "unlike")
     }
-    return panels(
-        [
-            BarPanel(
-                "cosine of embeddings",
-                "mean cosine",
-                [f"{names[t]}\n{kind}" for t in tied for kind in ("raw", "centred")],
-                bars,
-            )
-        ],
-        across=1,
-    )
+    named = [f"{names[t]}\n{kind}" for t, kind in groups]
+    return panels([BarPanel("cosine of embeddings", "mean cosine", named, bars)], across=1)
 
 
 def rows(results: Results) -> list[tuple[str, ...]]:

@@ -12,7 +12,16 @@ from torch import Tensor, nn
 from glassformer.inspection.heads.kinds import AttentionStats, add_attention, kind_of
 from glassformer.lab.claims.claim import Budget, Measured, Results
 from glassformer.lab.claims.timing import in_turns
-from glassformer.lab.claims.training import PairBatch, Strings, TrainArgs, dates, exact_match, scores_of, train_on
+from glassformer.lab.claims.training import (
+    PairBatch,
+    Strings,
+    TrainArgs,
+    dates,
+    exact_match,
+    scores_of,
+    small,
+    train_on,
+)
 from glassformer.models import Transformer
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.taps import record
@@ -97,9 +106,7 @@ def projection_trial(width: int, heads_of_it: int = 8) -> Measured:
 
 def trained(steps: int, count: int, task: Strings, seed: int) -> Transformer:
     """A model with so many heads that writes dates."""
-    model = Transformer(
-        n_layer=2, n_head=count, n_embd=WIDTH, n_hidden=256, vocab_size=task.vocabulary, block_size=64, dropout=0.0
-    )
+    model = small(Transformer, n_layer=2, n_head=count, n_hidden=256, vocab_size=task.vocabulary, block_size=64)
     train_on(model, task, TrainArgs(steps), seed)
     return model.eval()
 

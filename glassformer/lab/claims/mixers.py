@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from glassformer.lab.alternatives.linear_attention import LinearAttention, linear_attention
 from glassformer.lab.claims.claim import Budget, Measured
 from glassformer.lab.claims.text import characters, drawn_rows, held_out
-from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, train, train_on
+from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, small, train, train_on
 from glassformer.models import GPT
 from glassformer.nn.attention import masked_attention
 from glassformer.nn.masks import AttentionMask
@@ -23,16 +23,7 @@ WINDOW = 16
 def make(kind: str, vocabulary: int) -> GPT:
     """A GPT of four blocks: full attention, a window, linear attention, or linear but for one block in four."""
     window = WINDOW if kind == "window" else None
-    model = GPT(
-        n_layer=4,
-        n_head=4,
-        n_embd=64,
-        vocab_size=vocabulary,
-        block_size=BLOCK,
-        dropout=0.0,
-        positions="rotary",
-        window=window,
-    )
+    model = small(GPT, n_layer=4, vocab_size=vocabulary, block_size=BLOCK, positions="rotary", window=window)
     for number, block in enumerate(model.decoder.layers):
         if kind == "linear" or (kind == "hybrid" and number != 2):
             linear = LinearAttention(64, 4)

@@ -14,6 +14,7 @@ from glassformer.lab.claims.training import (
     downsample,
     exact_match,
     held_out_scores,
+    small,
     summed_loss,
     train,
     train_on,
@@ -27,9 +28,7 @@ ROW = 128  # characters that a deep one reads
 def kind_trial(budget: Budget, norm: str, batch: int, rate: float, seed: int) -> Measured:
     """Sorting letters with one kind of norm. Scores are those of evaluation, where batch norm has the statistics it gathered;
     `gap` is how much worse its loss is there than with the statistics of the rows themselves, as in training."""
-    model = Transformer(
-        n_layer=2, n_head=4, n_embd=64, vocab_size=TASK.vocabulary, block_size=32, dropout=0.0, norm=norm
-    )
+    model = small(Transformer, n_layer=2, vocab_size=TASK.vocabulary, block_size=32, norm=norm)
     losses = train_on(model, TASK, TrainArgs(budget.steps(800), rate=rate, batch=batch), seed)
     found: Measured = held_out_scores(model, TASK, seed) | {"longer": exact_match(model, LONGER.test(500, seed))}
     test = TASK.test(500, seed)
@@ -40,17 +39,8 @@ def kind_trial(budget: Budget, norm: str, batch: int, rate: float, seed: int) ->
 
 def order_trial(budget: Budget, pre: bool, depth: int, warmup: int, rate: float, seed: int) -> Measured:
     """The next character of Python's source, norm before or after the sublayer; the loss is that of text held out."""
-    model = GPT(
-        n_layer=depth,
-        n_head=4,
-        n_embd=64,
-        vocab_size=characters()[1],
-        block_size=ROW,
-        dropout=0.0,
-        pre_norm=pre,
-        final_norm=pre,
-        scaled_init=False,
-    )
+    norms = {"pre_norm": pre, "final_norm": pre, "scaled_init": False}
+    model = small(GPT, n_layer=depth, vocab_size=characters()[1], block_size=ROW, **norms)
     args = TrainArgs(budget.steps(1000), rate=rate, warmup=round(warmup * min(1.0, budget.share)))
     losses = train(model, drawn_rows(model, 32, ROW, seed), args)
     return held_out(model, ROW, 200, seed) | {"curve": downsample(losses)}

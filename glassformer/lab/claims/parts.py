@@ -22,6 +22,7 @@ from glassformer.lab.claims.training import (
     held_out_scores,
     parameters,
     phrases,
+    small,
     train,
     train_on,
 )
@@ -36,14 +37,8 @@ ROW = 128
 def make(kind: type[GPT | Transformer], activation: str, scores: str, **settings: Any) -> Any:
     """A model by its settings; and by two that the product has not: no activation at all, and other scores of attention."""
     linear = activation == "none"
-    model = kind(
-        n_head=4,
-        n_embd=64,
-        dropout=settings.pop("dropout", 0.0),
-        activation="relu" if linear else activation,
-        scaled_attention=scores != "product",
-        **settings,
-    )
+    own = {"activation": "relu" if linear else activation, "scaled_attention": scores != "product"}
+    model = small(kind, **own, **settings)
     for module in model.modules():
         if linear and isinstance(module, MLP):
             module.activate = nn.Identity()
@@ -84,9 +79,8 @@ def bleu_of(model: Transformer, task: Strings, seed: int, count: int = 300) -> f
         return " ".join(map(str, row[: row.index(END)] if END in row else row))
 
     wanted = [words([t for t in row if t >= 0]) for row in pairs.labels.tolist()]
-    return float(
-        BLEU(tokenize="none", force=True).corpus_score([*map(words, torch.cat(written, 1).tolist())], [wanted]).score
-    )
+    answers = [*map(words, torch.cat(written, 1).tolist())]
+    return float(BLEU(tokenize="none", force=True).corpus_score(answers, [wanted]).score)
 
 
 def step_of(model: GPT, ids: Tensor) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from glassformer.lab.claims.claim import Budget, Measured, Results
-from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, train_on
+from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, small, train_on
 from glassformer.models import GPT, Transformer
 
 LENGTHS = [(2, 16), (17, 20), (21, 24), (25, 32)]
@@ -17,29 +17,20 @@ BLOCK = 72  # room for the longest pair in one row
 STRETCHED = {"rotary, interpolated": "linear", "rotary, NTK": "ntk"}
 
 
-def settings_of(scheme: str, words: int) -> dict[str, Any]:
+def make(kind: type[GPT | Transformer], scheme: str, words: int) -> Any:
     """The model all trials share."""
-    return {
-        "n_layer": 2,
-        "n_head": 4,
-        "n_embd": 64,
-        "vocab_size": words,
-        "block_size": BLOCK,
-        "dropout": 0.0,
-        "positions": scheme,
-    }
+    return small(kind, n_layer=2, vocab_size=words, block_size=BLOCK, positions=scheme)
 
 
 def order_seen(family: str) -> float:
     """How far apart the outputs of the last token are when the tokens before it change places; untrained, no positions."""
-    model: Any
     ids = torch.randint(3, 27, (8, 10))
     shuffled = torch.cat([ids[:, torch.randperm(9)], ids[:, -1:]], 1)
     with torch.no_grad():
         if family == "encoder":
-            model = Transformer(**settings_of("none", 27)).eval()
+            model = make(Transformer, "none", 27).eval()
             return float((model.encode(ids)[:, -1] - model.encode(shuffled)[:, -1]).abs().max())
-        model = GPT(**settings_of("none", 27)).eval()
+        model = make(GPT, "none", 27).eval()
         return float((model.hidden(ids)[:, -1] - model.hidden(shuffled)[:, -1]).abs().max())
 
 
@@ -53,8 +44,7 @@ def trial(budget: Budget, part: str, seed: int, task: str = "", scheme: str = ""
     if part == "order":
         return {"difference": order_seen(family)}
     letters = Letters(task, *LENGTHS[0])
-    settings = settings_of(scheme, letters.vocabulary)
-    model: Any = GPT(**settings) if part == "decoder alone" else Transformer(**settings)
+    model = make(GPT if part == "decoder alone" else Transformer, scheme, letters.vocabulary)
     train_on(model, letters, TrainArgs(budget.steps(600), batch=32, muon=0.02), seed)
     found = by_length(model, task, seed)
     if scheme == "rotary":
@@ -63,11 +53,6 @@ def trial(budget: Budget, part: str, seed: int, task: str = "", scheme: str = ""
             other.load_state_dict(model.state_dict())
             found |= {f"{name} {length}": value for length, value in by_length(other, task, seed).items()}
     return found
-
-
-def jobs_of(results: Results) -> list[tuple[str, str]]:
-    """What was trained, as (part, task): each task by an encoder-decoder, then by a decoder alone."""
-    return [(part, task) for part in ("length", "decoder alone") for task in results.options("task", part=part)]
 
 
 def keys_of(results: Results, part: str) -> dict[str, tuple[str, str]]:
@@ -88,21 +73,16 @@ def rows(results: Results) -> list[tuple[str, ...]]:
             name,
             *(results.mean_std(begins + length, part=part, task=task, scheme=scheme) for length in SPANS),
         )
-        for part, task in jobs_of(results)
+        for part in ("length", "decoder alone")
+        for task in results.options("task", part=part)
         for name, (scheme, begins) in keys_of(results, part).items()
     ]
 
 
 def length_lines(results: Results, part: str, task: str) -> dict[str, Any]:
     """Accuracy over length, a line a scheme."""
-    places = [high for _, high in LENGTHS]
-    return {
-        name: (
-            places,
-            [
-                [found[begins + length] for length in SPANS]
-                for _, found in results.where(part=part, task=task, scheme=scheme)
-            ],
-        )
-        for name, (scheme, begins) in keys_of(results, part).items()
-    }
+    lines, places = {}, [high for _, high in LENGTHS]
+    for name, (scheme, begins) in keys_of(results, part).items():
+        trials = results.where(part=part, task=task, scheme=scheme)
+        lines[name] = places, [[found[begins + length] for length in SPANS] for _, found in trials]
+    return lines

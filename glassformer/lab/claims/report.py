@@ -12,7 +12,7 @@ from glassformer import machine
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.owned import OwnedFiles
-from glassformer.lab.claims.claim import Budget, Claim, Results, Settings
+from glassformer.lab.claims.claim import Budget, Claim, Results
 from glassformer.lab.claims.judgement import Judgement, draw, judge
 from glassformer.lab.report import made_with, markdown_table, write_report
 from glassformer.lab.runner import KEPT, TrialCall, run_trials
@@ -33,11 +33,6 @@ class ClaimReport:
         """As JSON has it."""
         claim = {"name": self.claim.name, "claim": in_both(_(self.claim.claim)), "said_by": self.claim.said_by}
         return {**claim, "version": self.claim.version, **self.finding.to_dict(), **self.facts}
-
-
-def key_of(claim: Claim, budget: Budget, settings: Settings) -> str:
-    """What a kept trial is found again by."""
-    return json.dumps([claim.name, claim.version, budget.name, settings], sort_keys=True)
 
 
 def read_verdict(folder: Path, name: str) -> str:
@@ -61,11 +56,12 @@ def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None, dev
     """Puts a claim to the test and leaves in `out`: trials.jsonl, NAME.json, NAME.md, NAME.png, NAME.svg. On a GPU too several
     trials run at once: a small model alone does not fill it."""
     if jobs is not None and jobs < 1:
-        raise UserError("--jobs must be at least 1, not {jobs}", jobs=jobs)
+        raise UserError("--jobs must be at least 1, not {jobs}", jobs)
     out.mkdir(parents=True, exist_ok=True)
     with OwnedFiles(out).exclusive_lock("study"):
         began = time.perf_counter()
-        planned = {key_of(claim, budget, settings): settings for settings in claim.plan(budget)}
+        same = [claim.name, claim.version, budget.name]  # what a kept trial is found again by, with its settings
+        planned = {json.dumps([*same, settings], sort_keys=True): settings for settings in claim.plan(budget)}
         calls = {key: TrialCall(claim.run_trial, (budget,), settings, device) for key, settings in planned.items()}
         at_once = 1 if claim.exclusive else jobs or machine.cores()
         kept = run_trials(claim.name, calls, OwnedFiles(out).claim(KEPT)[0], at_once)

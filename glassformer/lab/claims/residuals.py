@@ -8,32 +8,18 @@ import torch
 
 from glassformer.lab.claims.claim import Budget, Measured, Results
 from glassformer.lab.claims.text import characters, drawn_rows, held_out
-from glassformer.lab.claims.training import TrainArgs, downsample, train
+from glassformer.lab.claims.training import TrainArgs, downsample, small, train
 from glassformer.models import GPT
 from glassformer.training.gradient_norms import gradient_norms, layers_of
 
 ROW = 64
 
 
-def make(depth: int, residual: bool, norm: str) -> GPT:
-    """A GPT that reads characters."""
-    return GPT(
-        n_layer=depth,
-        n_head=4,
-        n_embd=64,
-        vocab_size=characters()[1],
-        block_size=ROW,
-        dropout=0.0,
-        residual=residual,
-        norm=norm,
-    )
-
-
 def trial(budget: Budget, depth: int, residual: bool, seed: int) -> Measured:
     """The gradient of each block before the first step, with and without norms, then a training with them."""
     found: Measured = {}
     for norm in ("none", "layer"):  # the last one is trained
-        model = make(depth, residual, norm)
+        model = small(GPT, n_layer=depth, vocab_size=characters()[1], block_size=ROW, residual=residual, norm=norm)
         total, count = drawn_rows(model, 8, ROW, seed)(0)
         (total / count).backward()
         gradients = gradient_norms(layers_of(model.named_parameters()).values(), torch.get_default_device()).tolist()
@@ -46,9 +32,7 @@ def trial(budget: Budget, depth: int, residual: bool, seed: int) -> Measured:
 def gradient_lines(results: Results, depth: int) -> dict[str, Any]:
     """The gradient of each block before training, with and without residual connections and norms."""
     return {
-        f"{name}, {'no' if norm == 'none' else norm} norm": results.curves(
-            f"gradients, {norm}", depth=depth, residual=own
-        )
+        f"{name}, {told} norm": results.curves(f"gradients, {norm}", depth=depth, residual=own)
         for own, name in ((True, "with residual connections"), (False, "without"))
-        for norm in ("layer", "none")
+        for norm, told in (("layer", "layer"), ("none", "no"))
     }

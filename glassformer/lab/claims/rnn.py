@@ -21,6 +21,7 @@ from glassformer.lab.claims.training import (
     dates,
     held_out_scores,
     parameters,
+    small,
     summed_loss,
     train_on,
 )
@@ -44,9 +45,7 @@ def width_of(arm: str, vocabulary: int, wanted: int) -> int:
 
 def make(arm: str, vocabulary: int) -> nn.Module:
     """The model of an arm, all with as many parameters as the Transformer, within a hundredth or so."""
-    model = Transformer(
-        n_layer=2, n_head=4, n_embd=64, n_hidden=256, vocab_size=vocabulary, block_size=272, dropout=0.0
-    )
+    model = small(Transformer, n_layer=2, n_hidden=256, vocab_size=vocabulary, block_size=272)
     return model if arm == "transformer" else recurrent(arm, vocabulary, width_of(arm, vocabulary, parameters(model)))
 
 
@@ -133,17 +132,8 @@ def rows(results: Results) -> list[tuple[str, ...]]:
             f"{results.mean(key, **own):.{digits}f}" if needed else "–"
             for key, digits in (("steps_needed", 0), ("seconds_needed", 1))
         )
-        found.append(
-            (
-                f"{own['task']} {case['length'] or ''}".strip(),
-                NAMES[case["arm"]],
-                f"{results.mean('parameters', **own):,.0f}",
-                f"{own['rate']:g}",
-                results.mean_std("tokens", **own),
-                results.mean_std("accuracy", **own),
-                f"{len(needed)} of {seeds}",
-                steps,
-                seconds,
-            )
-        )
+        what = f"{own['task']} {case['length'] or ''}".strip(), NAMES[case["arm"]]
+        sizes = f"{results.mean('parameters', **own):,.0f}", f"{own['rate']:g}"
+        scores = results.mean_std("tokens", **own), results.mean_std("accuracy", **own)
+        found.append((*what, *sizes, *scores, f"{len(needed)} of {seeds}", steps, seconds))
     return found

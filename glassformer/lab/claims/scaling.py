@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from glassformer.lab.claims.claim import Budget, Measured
-from glassformer.lab.claims.training import Letters, TrainArgs, downsample, exact_match, train_on
+from glassformer.lab.claims.training import Letters, TrainArgs, downsample, exact_match, small, train_on
 from glassformer.models import Transformer
 from glassformer.nn.attention import attention_scores, masked_softmax
 
@@ -24,17 +24,8 @@ def trial(budget: Budget, part: str, size: int, scaled: bool, seed: int, init: s
             "largest": float(weights.max(-1).values.mean()),
             "gradient": float(slope.norm(dim=(-2, -1)).mean()),
         }
-    model = Transformer(
-        n_layer=2,
-        n_head=2,
-        n_embd=64,
-        head_size=size,
-        vocab_size=TASK.vocabulary,
-        block_size=32,
-        dropout=0.0,
-        scaled_attention=scaled,
-        init=init,
-    )
+    sizes = {"n_layer": 2, "n_head": 2, "head_size": size, "vocab_size": TASK.vocabulary, "block_size": 32}
+    model = small(Transformer, **sizes, scaled_attention=scaled, init=init)
     losses = train_on(model, TASK, TrainArgs(budget.steps(700)), seed)
     return {
         "accuracy": exact_match(model, TASK.test(seed=seed)),

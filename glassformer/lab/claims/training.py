@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Int
@@ -22,6 +22,7 @@ from glassformer.nn.loss import IGNORE
 from glassformer.training.optim import Muon, parameter_groups
 
 PAD, BEGIN, END, FIRST = 0, 1, 2, 3
+M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,11 @@ def exact_match(model: nn.Module, pairs: PairBatch) -> float:
 def held_out_scores(model: nn.Module, task: Letters | Strings, seed: int, count: int = 500) -> dict[str, float]:
     """The scores of the test, and the loss of other held-out examples by which a rate is chosen (`val`)."""
     return answer_scores(model, task.test(count, seed)) | {"val": answer_scores(model, task.val(count, seed))["loss"]}
+
+
+def small(kind: type[M], **settings: Any) -> M:
+    """A model of the size that most claims are tried at: four heads, 64 numbers a token, no dropout, unless told otherwise."""
+    return kind(**{"n_head": 4, "n_embd": 64, "dropout": 0.0, **settings})
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from glassformer.lab.claims.claim import Budget, Measured, Results
 from glassformer.lab.claims.pictures import LABELS, NUMBER, PATCH, SIDE, WORDS, Scene, digit, patches, scene
-from glassformer.lab.claims.training import TrainArgs, downsample, drawn, parameters, train
+from glassformer.lab.claims.training import TrainArgs, downsample, drawn, parameters, small, train
 from glassformer.models import GPT, Transformer
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.rows import as_rows
@@ -26,15 +26,8 @@ class PictureDecoder(nn.Module):
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
-        self.body = GPT(
-            n_layer=5,
-            n_head=4,
-            n_embd=width,
-            n_hidden=256,
-            vocab_size=len(WORDS),
-            block_size=GRID * GRID + 32,
-            dropout=0.0,
-        )
+        sizes = {"n_layer": 5, "n_embd": width, "n_hidden": 256}
+        self.body = small(GPT, **sizes, vocab_size=len(WORDS), block_size=GRID * GRID + 32)
         self.patch = nn.Linear(3 * PATCH * PATCH, width)
         self.positions = nn.Embedding.from_pretrained(0.02 * torch.randn(GRID * GRID, width), freeze=False)
 
@@ -77,9 +70,8 @@ class PictureReader(nn.Module):
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
-        self.body = Transformer(
-            n_layer=2, n_head=4, n_embd=width, n_hidden=256, vocab_size=len(WORDS), block_size=GRID * GRID, dropout=0.0
-        )
+        sizes = {"n_layer": 2, "n_embd": width, "n_hidden": 256}
+        self.body = small(Transformer, **sizes, vocab_size=len(WORDS), block_size=GRID * GRID)
         self.patch = nn.Linear(3 * PATCH * PATCH, width)
         self.positions = nn.Embedding.from_pretrained(0.02 * torch.randn(GRID * GRID, width), freeze=False)
         self.label = nn.Linear(width, max(len(LABELS), 10))
@@ -125,12 +117,7 @@ def digits(count: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
 def trial(budget: Budget, job: str, arm: str, seed: int) -> Measured:
     """Train on fresh pictures, test on others; of a captioner, where it looks while it writes."""
     reader, draw = PictureReader(), torch.Generator().manual_seed(seed)
-    encoder = (
-        parameters(reader.body.encoder)
-        + parameters(reader.patch)
-        + parameters(reader.positions)
-        + parameters(reader.label)
-    )
+    encoder = sum(map(parameters, (reader.body.encoder, reader.patch, reader.positions, reader.label)))
     model: Any = reader
     if arm == "one decoder":
         model = PictureDecoder()
@@ -148,9 +135,8 @@ def trial(budget: Budget, job: str, arm: str, seed: int) -> Measured:
         pictures, labels = digits(32, draw) if job == "digits" else batch(32, draw)[:2]
         return F.cross_entropy(classes(pictures), labels, reduction="sum"), len(labels)
 
-    muon = (
-        0.02 if arm in ("transformer", "one decoder") else 0.0
-    )  # it is for the matrices of layers; the others learn by AdamW
+    # Muon is for the matrices of layers; the others learn by AdamW.
+    muon = 0.02 if arm in ("transformer", "one decoder") else 0.0
     losses = train(model, loss, TrainArgs(budget.steps(1500), muon=muon))
     unseen = torch.Generator().manual_seed(987_654_321 + seed)
     pictures, labels, ids = batch(400, unseen)
@@ -168,11 +154,8 @@ def trial(budget: Budget, job: str, arm: str, seed: int) -> Measured:
         with torch.no_grad(), record(model.body, "decoder.*.cross.weights") as seen:
             model.captions(pictures[:1], ids[:1, :-1].contiguous())
         last = list(seen.values())[-1][0].mean(0)  # target x patches, the heads' mean
-        found |= {
-            "picture": pictures[0].permute(1, 2, 0).tolist(),
-            "words": [WORDS[i] for i in ids[0, 1:].tolist()],
-            "weights": last.tolist(),
-        }
+        words = [WORDS[i] for i in ids[0, 1:].tolist()]
+        found |= {"picture": pictures[0].permute(1, 2, 0).tolist(), "words": words, "weights": last.tolist()}
     return found
 
 
@@ -189,12 +172,8 @@ def draw(results: Results) -> Any:
     axes.flat[0].set_title("the picture", fontsize=9)
     for axis, word, weights in zip(list(axes.flat)[1:], words, found["weights"], strict=False):
         axis.imshow(found["picture"], extent=(0, GRID, GRID, 0), alpha=0.35)
-        axis.imshow(
-            [weights[i : i + GRID] for i in range(0, len(weights), GRID)],
-            cmap=MAP,
-            alpha=0.65,
-            extent=(0, GRID, GRID, 0),
-        )
+        squares = [weights[i : i + GRID] for i in range(0, len(weights), GRID)]
+        axis.imshow(squares, cmap=MAP, alpha=0.65, extent=(0, GRID, GRID, 0))
         axis.set_title(word, fontsize=9)
     return fig
 

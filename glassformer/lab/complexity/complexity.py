@@ -110,10 +110,5 @@ def complexity(
         reaches(sizes.reach, sizes.layers),
         {kind: layers_needed(kind, sizes.reach) for kind in KINDS},
         sizes.reach,
-        {
-            "command": command,
-            "notes": notes_of(sizes),
-            "machine": device_name(device),
-            **made_with(),
-        },
+        {"command": command, "notes": notes_of(sizes), "machine": device_name(device), **made_with()},
     )

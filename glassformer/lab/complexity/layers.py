@@ -27,11 +27,6 @@ Run = Callable[[Float[Tensor, "B n d"]], Float[Tensor, "B n d"]]
 """From rows to rows of the same shape."""
 
 
-def heads_of(x: Float[Tensor, "B n d"], size: int) -> Float[Tensor, "B h n D"]:
-    """A row of d numbers as d / size heads."""
-    return x.unflatten(-1, (-1, size)).transpose(1, 2)
-
-
 class Alone(nn.Module):
     """Attention without projections: x is query, key and value at once."""
 
@@ -41,7 +36,8 @@ class Alone(nn.Module):
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
         """Every head's output, side by side again."""
-        return self.kernel(heads_of(x, self.size)).transpose(1, 2).flatten(-2)
+        heads = x.unflatten(-1, (-1, self.size)).transpose(1, 2)
+        return self.kernel(heads).transpose(1, 2).flatten(-2)
 
 
 class Masked(nn.Module):
@@ -97,6 +93,7 @@ class LayerKind:
     range where two terms share the cost."""
 
     name: str
+    kind: str  # of chains and reach
     make: Callable[[int], nn.Module] = field(repr=False)
     time: str  # a layer's, as written
     in_n: tuple[int, int]
@@ -107,13 +104,19 @@ class LayerKind:
 
 
 LAYERS = (
-    LayerKind("attention alone, explicit", explicit, "O(n² d)", (2, 2), (1, 1), 2, "O(1)", "O(1)"),
-    LayerKind("attention alone, fused", fused, "O(n² d)", (2, 2), (1, 1), 1, "O(1)", "O(1)"),
-    LayerKind("self-attention, whole layer", whole_layer, "O(n² d + n d²)", (1, 2), (1, 2), 1, "O(1)", "O(1)"),
-    LayerKind("recurrent (LSTM)", recurrent, "O(n d²)", (1, 1), (2, 2), 1, "O(n)", "O(n)"),
-    LayerKind(f"convolution, k = {KERNEL}", convolution, "O(k n d²)", (1, 1), (2, 2), 1, "O(1)", "O(n / k)"),
-    LayerKind(f"window, r = {WINDOW}", windowed, "O(r n d)", (1, 1), (1, 1), 1, "O(1)", "O(n / r)"),
-    LayerKind("linear attention", linear, f"O(n d D), D = {HEAD_SIZE}", (1, 1), (1, 1), 1, "O(n / 64)", "O(1)"),
+    LayerKind("attention alone, explicit", "attention", explicit, "O(n² d)", (2, 2), (1, 1), 2, "O(1)", "O(1)"),
+    LayerKind("attention alone, fused", "attention", fused, "O(n² d)", (2, 2), (1, 1), 1, "O(1)", "O(1)"),
+    LayerKind(
+        "self-attention, whole layer", "attention", whole_layer, "O(n² d + n d²)", (1, 2), (1, 2), 1, "O(1)", "O(1)"
+    ),
+    LayerKind("recurrent (LSTM)", "recurrent", recurrent, "O(n d²)", (1, 1), (2, 2), 1, "O(n)", "O(n)"),
+    LayerKind(
+        f"convolution, k = {KERNEL}", "convolution", convolution, "O(k n d²)", (1, 1), (2, 2), 1, "O(1)", "O(n / k)"
+    ),
+    LayerKind(f"window, r = {WINDOW}", "window", windowed, "O(r n d)", (1, 1), (1, 1), 1, "O(1)", "O(n / r)"),
+    LayerKind(
+        "linear attention", "linear", linear, f"O(n d D), D = {HEAD_SIZE}", (1, 1), (1, 1), 1, "O(n / 64)", "O(1)"
+    ),
 )
 
 

@@ -15,21 +15,7 @@ from glassformer.lab.complexity.measure import Point
 from glassformer.lab.complexity.reach import SMALL_WINDOW, Reach
 from glassformer.lab.report import csv_text, markdown_table, write_report
 
-KIND = {
-    "attention alone, explicit": "attention",
-    "attention alone, fused": "attention",
-    "self-attention, whole layer": "attention",
-    "recurrent (LSTM)": "recurrent",
-    "convolution": "convolution",
-    "window": "window",
-    "linear attention": "linear",
-}
-"""Which chain and which reach belong to a layer of the table."""
-
-
-def kind_of(name: str) -> str:
-    """By the beginning of its name: the number behind it (of a kernel, a window) may vary."""
-    return next(kind for begins, kind in KIND.items() if name.startswith(begins))
+EXPONENTS = ("time_in_n", "time_in_d", "memory_in_n", "memory_in_d")
 
 
 @dataclass(frozen=True)
@@ -63,10 +49,7 @@ class ComplexityReport:
                 {
                     "name": row.layer.name,
                     "said": {"time": row.layer.time, "sequential": row.layer.sequential, "path": row.layer.path},
-                    **{
-                        key: asdict(getattr(row, key))
-                        for key in ("time_in_n", "time_in_d", "memory_in_n", "memory_in_d")
-                    },
+                    **{key: asdict(getattr(row, key)) for key in EXPONENTS},
                     "points": [asdict(point) for point in (*row.over_length, *row.over_width)],
                 }
                 for row in self.rows
@@ -92,24 +75,14 @@ def growth(chain: dict[int, int]) -> str:
 
 
 HEADS = (
-    "layer",
-    "said",
-    "time ~ n^p",
-    "said p",
-    "time ~ d^q",
-    "said q",
-    "memory ~ n^p",
-    "said",
-    "sequential operations",
-    "said",
-    "layers to reach n",
-    "said",
+    *("layer", "said", "time ~ n^p", "said p", "time ~ d^q", "said q"),
+    *("memory ~ n^p", "said", "sequential operations", "said", "layers to reach n", "said"),
 )
 
 
 def cells(report: ComplexityReport, row: LayerMeasurements) -> list[str]:
     """A row of the table."""
-    layer, kind = row.layer, kind_of(row.layer.name)
+    layer, kind = row.layer, row.layer.kind
     return [
         layer.name,
         layer.time,
@@ -153,16 +126,13 @@ def as_csv(rows: Sequence[LayerMeasurements]) -> str:
 def draw(report: ComplexityReport) -> Any:
     """Time over n and d, memory over n, and reach over layers, in one figure."""
 
-    def lines(points: str, x: str, y: str) -> dict[str, tuple[list[int | float], list[int | float]]]:
+    def lines(points: str, *axes: str) -> dict[str, Any]:
         return {
-            row.layer.name: (
-                [getattr(p, x) for p in getattr(row, points)],
-                [getattr(p, y) for p in getattr(row, points)],
-            )
+            row.layer.name: tuple([getattr(p, axis) for p in getattr(row, points)] for axis in axes)
             for row in report.rows
         }
 
-    named = {kind_of(row.layer.name): row.layer.name for row in report.rows}
+    named = {row.layer.kind: row.layer.name for row in report.rows}
     reach = {named[kind]: ([r.layers for r in own], [r.distance for r in own]) for kind, own in report.reach.items()}
     return plots.cost_curves(
         lines("over_length", "length", "seconds"),

@@ -45,7 +45,7 @@ def attention(own: Any) -> Iterator[Case]:
 def mask(own: Any) -> Iterator[Case]:
     """Lower triangular."""
     for length in (1, 4):
-        yield _("{length} positions", length=length), partial(own, length), classic.causal_mask(length)
+        yield _("{length} positions", length), partial(own, length), classic.causal_mask(length)
 
 
 def padding(own: Any) -> Iterator[Case]:
@@ -58,7 +58,7 @@ def positions(own: Any) -> Iterator[Case]:
     """The worked examples."""
     for n in (100.0, 10000.0):
         right = classic.sinusoids(4, 4, n).float()
-        yield _("four positions, width 4, n = {n:.0f}", n=n), partial(own, 4, 4, n), right
+        yield _("four positions, width 4, n = {n:.0f}", n), partial(own, 4, 4, n), right
 
 
 def norm(own: Any) -> Iterator[Case]:
@@ -133,24 +133,19 @@ def problem_of(answer: Callable[[], Any], right: Any) -> str | None:
     except NotImplementedError:
         return _("the hole is still there")
     except Exception as error:
-        return _("it raises {error}", error=one_line(error))
+        return _("it raises {error}", one_line(error))
     if not isinstance(right, Tensor):
         return None if found == right else _("it is not so")
     if not isinstance(found, Tensor) or found.shape != right.shape or sort_of(found) != sort_of(right):
         kind = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
-        return _("it should be {right}, not {kind}", right=f"{right.dtype} {tuple(right.shape)}", kind=kind)
+        return _("it should be {right}, not {kind}", f"{right.dtype} {tuple(right.shape)}", kind)
     found = found.detach()
     apart = (found.double() - right.double()).abs().nan_to_num(math.inf)
     if float(apart.max()) < 1e-4:
         return None
     place = torch.unravel_index(apart.argmax(), apart.shape)
     at = ", ".join(str(int(i)) for i in place)
-    return _(
-        "at [{at}] it is {found:.4g} and should be {right:.4g}",
-        at=at,
-        found=float(found[place]),
-        right=float(right[place]),
-    )
+    return _("at [{at}] it is {found:.4g} and should be {right:.4g}", at, float(found[place]), float(right[place]))
 
 
 def check(path: Path) -> list[tuple[str, str, str | None]]:
@@ -158,7 +153,7 @@ def check(path: Path) -> list[tuple[str, str, str | None]]:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
-        raise UserError("{path} cannot be imported: {error}", path=path, error=one_line(error)) from None
+        raise UserError("{path} cannot be imported: {error}", path, one_line(error)) from None
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     results: list[tuple[str, str, str | None]] = []
     for name in (name for name in CASES if NAMES.get(name, name) in defined):
@@ -170,5 +165,5 @@ def check(path: Path) -> list[tuple[str, str, str | None]]:
                 if problem is not None:
                     break
         except Exception as error:  # it cannot even be made
-            results.append((name, _("its beginning"), _("it raises {error}", error=one_line(error))))
+            results.append((name, _("its beginning"), _("it raises {error}", one_line(error))))
     return results

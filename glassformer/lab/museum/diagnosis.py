@@ -76,7 +76,7 @@ def read_curve(run: RunFolder) -> Curve:
     if not losses or not validations:
         raise UserError(
             "{path} has no validation in metrics.jsonl yet; train it further, or with a lower train.validate_every",
-            path=run.path,
+            run.path,
         )
     files, family, head = open_files(recipe.data, "train", run.path / "data"), recipe.model.family, recipe.model.head
     batches = make_batches(
@@ -101,11 +101,7 @@ def start(curve: Curve) -> str | None:
     """The first loss."""
     known = math.log(curve.vocab)
     return (
-        _(
-            "the first loss is {first:.2f}; one who knows nothing has ln V = {known:.2f}",
-            first=curve.first,
-            known=known,
-        )
+        _("the first loss is {first:.2f}; one who knows nothing has ln V = {known:.2f}", curve.first, known)
         if curve.first > HIGH * known
         else None
     )
@@ -117,9 +113,9 @@ def flat(curve: Curve) -> str | None:
     return (
         _(
             "{right:.0f}% of tokens are right, and the loss never fell below {floor:.2f} = ln(e + V - 1) - 1 (it is {loss:.2f})",
-            right=right,
-            floor=floor,
-            loss=curve.validation["loss"],
+            right,
+            floor,
+            curve.validation["loss"],
         )
         if right > OFTEN and curve.least >= 0.999 * floor
         else None
@@ -133,8 +129,8 @@ def promise(curve: Curve) -> str | None:
         return (
             _(
                 "the validation loss is {loss:.3f}, where a table of the token before has {table:.2f}: no text is so easy",
-                loss=loss,
-                table=curve.table,
+                loss,
+                curve.table,
             )
             if loss < BELIEVED * curve.table
             else None
@@ -144,9 +140,9 @@ def promise(curve: Curve) -> str | None:
         _(
             "with the right tokens before each, {right:.0f}% of tokens are right, which promises {promised:.0f}% of texts "
             "without an error; by itself it writes {written:.0f}%",
-            right=right,
-            promised=promised,
-            written=written,
+            right,
+            promised,
+            written,
         )
         if written < promised / 2 and promised - written > MISSED
         else None
@@ -159,8 +155,8 @@ def table(curve: Curve) -> str | None:
         _(
             "the validation loss is {loss:.2f}; a table of the token before and its place, which reads nothing else, has "
             "{table:.2f}",
-            loss=curve.validation["loss"],
-            table=curve.table,
+            curve.validation["loss"],
+            curve.table,
         )
         if curve.validation["loss"] > NO_BETTER * curve.table
         else None

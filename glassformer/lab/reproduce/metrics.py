@@ -92,7 +92,7 @@ def loss_score(run: RunFolder) -> Score:
     device = device_of(run.recipe)
     model = run.load_model(device=device)
     if not isinstance(model, GPT):
-        raise UserError("{path} is no GPT; the loss of the next token is that of a GPT", path=run.path)
+        raise UserError("{path} is no GPT; the loss of the next token is that of a GPT", run.path)
     tokens, block = validation_tokens(run), run.recipe.model.block_size
     signature = f"nats a token, the last {len(tokens):,} tokens in blocks of {block} that do not overlap"
     estimate = random_batches_loss(model, tokens, block, device)

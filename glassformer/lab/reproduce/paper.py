@@ -52,6 +52,11 @@ class Asked:
     quick: bool
     device: torch.device
 
+    @property
+    def few(self) -> dict[str, Any]:
+        """How a recipe is reproduced for it."""
+        return {"overrides": FEW_STEPS, "seeds": 1, "measure": False} if self.quick else {"measure": False}
+
 
 @cache
 def printed() -> dict[str, Any]:
@@ -73,15 +78,10 @@ def table1(asked: Asked) -> PaperPiece:
 
     report = complexity(asked.device, quick=asked.quick)
     write(report, asked.out / "table1")
-    rows = [
-        (
-            row.layer.name,
-            row.layer.time,
-            f"n^{row.time_in_n.value:.2f}, d^{row.time_in_d.value:.2f}",
-            row.layer.sequential,
-        )
-        for row in report.rows
-    ]
+    rows = []
+    for row in report.rows:
+        here = f"n^{row.time_in_n.value:.2f}, d^{row.time_in_d.value:.2f}"
+        rows.append((row.layer.name, row.layer.time, here, row.layer.sequential))
     columns = (_("layer"), _("paper: a layer's time"), _("here: fitted exponents"), _("paper: sequential operations"))
     return done(asked, "table1", _("Table 1: complexity of layers"), columns, rows, command="glassformer complexity")
 
@@ -92,19 +92,14 @@ def table2(asked: Asked) -> PaperPiece:
     rows = [(one["what"], one["paper"], missing) for one in printed()["bleu"]]
     for name in ("copy",) if asked.quick else ("multi30k-en-de", "tatoeba-en-zh", "phrases-zh-en"):
         try:
-            few = FEW_STEPS if asked.quick else ()
-            found = reproduce(
-                name, asked.out / "table2" / name, overrides=few, seeds=1 if asked.quick else None, measure=False
-            )
+            found = reproduce(name, asked.out / "table2" / name, **asked.few)
             ours = f"{found.median:.2f} {found.what.metric}, {len(found.outcomes)} seeds"
             theirs = "–" if found.what.published is None else f"{found.what.published:g} ({found.what.source})"
         except UserError as error:
             ours, theirs = str(error), "–"
         rows.append((name, theirs, ours))
-    columns = (_("test"), _("published"), _("here"))
-    return done(
-        asked, "table2", _("Table 2: translation"), columns, rows, command="glassformer reproduce multi30k-en-de"
-    )
+    columns, command = (_("test"), _("published"), _("here")), "glassformer reproduce multi30k-en-de"
+    return done(asked, "table2", _("Table 2: translation"), columns, rows, command=command)
 
 
 def told(row: Any, name: str) -> str:
@@ -133,50 +128,21 @@ def table3(asked: Asked) -> PaperPiece:
         of_values = row.variant.name.startswith("(B) d_v")  # a row that the paper has not
         paper = next(theirs[group], "– | – | –") if not of_values else "– | – | –"
         rows.append((*paper.split(" | "), row.variant.name, told(row, "loss"), told(row, report.metric)))
-    columns = (
-        _("paper: varied"),
-        "PPL",
-        "BLEU",
-        _("here: varied"),
-        _("here: loss"),
-        _("here: score"),
-    )
-    return done(
-        asked,
-        "table3",
-        _("Table 3: variations of the Transformer"),
-        columns,
-        rows,
-        command=f"glassformer ablate {name}",
-    )
+    columns = (_("paper: varied"), "PPL", "BLEU", _("here: varied"), _("here: loss"), _("here: score"))
+    title, command = _("Table 3: variations of the Transformer"), f"glassformer ablate {name}"
+    return done(asked, "table3", title, columns, rows, command=command)
 
 
 def table4(asked: Asked) -> PaperPiece:
     """Constituency parsing by writing trees, on a grammar of our own."""
-    found = reproduce(
-        "treebank",
-        asked.out / "table4",
-        overrides=FEW_STEPS if asked.quick else (),
-        seeds=1 if asked.quick else None,
-        measure=False,
-    )
+    found = reproduce("treebank", asked.out / "table4", **asked.few)
     rows = [(what, f1, "–") for what, f1 in printed()["parsing"].items()]
     rows.append((_("sentences of our grammar, 2 layers"), "–", f"{found.median:.2f} F1"))
-    notes = (
-        _(
-            "The paper's trees are not free; a small grammar is far easier, so the numbers are beside and not against each other."
-        ),
+    note = _(
+        "The paper's trees are not free; a small grammar is far easier, so the numbers are beside and not against each other."
     )
-    columns = (_("trees"), _("paper"), _("here"))
-    return done(
-        asked,
-        "table4",
-        _("Table 4: constituency parsing"),
-        columns,
-        rows,
-        command="glassformer reproduce treebank",
-        notes=notes,
-    )
+    columns, more = (_("trees"), _("paper"), _("here")), {"command": "glassformer reproduce treebank", "notes": (note,)}
+    return done(asked, "table4", _("Table 4: constituency parsing"), columns, rows, **more)
 
 
 def figures(asked: Asked) -> PaperPiece:
@@ -241,9 +207,9 @@ def reproduce_paper(
         if name not in PIECES:
             raise UserError(
                 "the paper has no piece {name!r}{suggestion}; there are {names}",
-                name=name,
-                suggestion=did_you_mean(name, list(PIECES)),
-                names=", ".join(PIECES),
+                name,
+                did_you_mean(name, list(PIECES)),
+                ", ".join(PIECES),
             )
     out.mkdir(parents=True, exist_ok=True)
     asked = Asked(out, quick, device)
@@ -252,7 +218,7 @@ def reproduce_paper(
         for name, make in PIECES.items():
             piece = kept(asked, name)
             if piece is None and (not only or name in only):
-                say(_("{name}: being made", name=name))
+                say(_("{name}: being made", name))
                 piece = make(asked)
                 write_report(out, name, {"quick": quick, "piece": in_json(piece)})
             if piece is not None:

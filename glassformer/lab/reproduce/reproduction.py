@@ -40,7 +40,7 @@ def data_settings(what: Reproduction, folder: Path | None, out: Path) -> list[st
     two parts are the ones `data get` made, or are made now from the whole text."""
     if what.collection is None:
         if folder is not None:
-            raise UserError("the data of {what} are built in; leave out --data", what=what.name)
+            raise UserError("the data of {what} are built in; leave out --data", what.name)
         return []
     folder = folder or Path(what.folder)
     if what.collection != "shakespeare":
@@ -64,17 +64,16 @@ def recipe_of(name: str, what: Reproduction, settings: Sequence[str], overrides:
             raise
         raise UserError(
             "{error}; get the data with `glassformer data get {collection}`, or say where they are by --data DIR",
-            error=error,
-            collection=what.collection,
+            error,
+            what.collection,
         ) from None
     return recipe
 
 
 def begin_afresh() -> None:
     """Compiled functions of one run are of no use to the next, and after a few torch would stop compiling."""
-    if (
-        torch.cuda.is_available() and "torch._dynamo" in sys.modules
-    ):  # else nothing was compiled yet, and it takes seconds to load
+    # Where it was not loaded nothing was compiled yet, and loading it takes seconds.
+    if torch.cuda.is_available() and "torch._dynamo" in sys.modules:
         torch.compiler.reset()
         gc.collect()
         torch.cuda.empty_cache()
@@ -92,20 +91,16 @@ def train_and_score(
     ended = time.perf_counter()
     found = score(run, metric)
     times = times_of(run, scoring=time.perf_counter() - ended)
-    step = run.finished()
     state = run.checkpoints.state(run.checkpoints.steps()[-1])
-    return Outcome(
-        recipe=recipe.name,
-        seed=recipe.train.seed,
-        folder=str(folder),
-        score=found.value,
-        signature=found.signature,
-        others=found.others,
-        times=times,
-        steps=step or 0,
-        tokens=int(state["tokens"]),
-        parameters=costs(run.recipe.model).parameters,
-    )
+    scored: dict[str, Any] = {
+        "score": found.value,
+        "signature": found.signature,
+        "others": found.others,
+        "times": times,
+    }
+    learned: dict[str, Any] = {"steps": run.finished() or 0, "tokens": int(state["tokens"])}
+    of = costs(run.recipe.model).parameters
+    return Outcome(recipe.name, recipe.train.seed, str(folder), **scored, **learned, parameters=of)
 
 
 def size_problem(what: Reproduction, outcomes: Sequence[Outcome], recipe: Recipe) -> str:
@@ -172,12 +167,6 @@ def outcome_of(measured: Mapping[str, Any]) -> Outcome:
     return Outcome(**fields | {"times": Times(**measured["times"])})
 
 
-def is_this_run(folder: Path, recipe: Recipe) -> bool:
-    """Was the run that lies there trained with these settings?"""
-    there = RunFolder.open(folder).recipe
-    return not changes(there, as_prepared(recipe, there))
-
-
 def reproduce(
     name: str,
     out: Path,
@@ -194,7 +183,7 @@ def reproduce(
     what = reproduction(name)
     times = what.seeds if seeds is None else seeds
     if times < 1:
-        raise UserError("--seeds must be at least 1, not {times}", times=times)
+        raise UserError("--seeds must be at least 1, not {times}", times)
     settings = data_settings(what, data, out)
     names = [name] if what.beside is None else [name, what.beside]
     recipes = {each: recipe_of(each, what, settings, overrides) for each in names}
@@ -204,12 +193,14 @@ def reproduce(
         for each, recipe in recipes.items():
             seed = recipe.train.seed + i
             seeded, folder = replace(recipe, train=replace(recipe.train, seed=seed)), out / f"{each}-seed-{seed}"
-            if not overwrite and RunFolder.is_run(folder) and not is_this_run(folder, seeded):
-                raise UserError(
-                    "{there} holds a run already, with other settings; choose another --out, or replace what is there by "
-                    "--overwrite",
-                    there=folder,
-                )
+            if not overwrite and RunFolder.is_run(folder):
+                there = RunFolder.open(folder).recipe
+                if changes(there, as_prepared(seeded, there)):
+                    raise UserError(
+                        "{there} holds a run already, with other settings; choose another --out, or replace what is there by "
+                        "--overwrite",
+                        folder,
+                    )
             key = json.dumps([each, what.metric, seeded.to_dict()], sort_keys=True)
             arguments = (seeded, folder, what.metric, overwrite, tell, [announcement] if measure else [])
             calls[key] = TrialCall(trial, arguments, {"recipe_name": each, "seed": seed})
@@ -224,21 +215,10 @@ def reproduce(
     goal = what.goal if what.goal is not None else what.margin + statistics.median(one.score for one in beside)
     trained = RunFolder.open(outcomes[name][0].folder).recipe
     too_large = size_problem(what, outcomes[name], trained)
-    report = ReproductionReport(
-        what=what,
-        outcomes=outcomes[name],
-        beside=beside,
-        goal=goal,
-        passed=what.reached(statistics.median(one.score for one in outcomes[name]), goal) and not too_large,
-        too_large=too_large,
-        device=device_name(device_of(trained)),
-        expected_s=announcement.seconds,
-        facts={
-            "overrides": list(overrides),
-            **made_with(),
-            "commit": commit(),
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        },
-    )
+    passed = what.reached(statistics.median(one.score for one in outcomes[name]), goal) and not too_large
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    facts = {"overrides": list(overrides), **made_with(), "commit": commit(), "date": now}
+    judged = (outcomes[name], beside, goal, passed, too_large)
+    report = ReproductionReport(what, *judged, device_name(device_of(trained)), announcement.seconds, facts)
     write_report(out, name, report.to_dict())
     return report

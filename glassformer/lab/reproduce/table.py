@@ -59,9 +59,9 @@ class Reproduction:
         if self.within is None:
             return ""
         return (
-            _("{within:g} s on two CPU cores", within=self.within)
+            _("{within:g} s on two CPU cores", self.within)
             if self.where == "CPU"
-            else _("{within:g} s on an {where}", within=self.within, where=self.where)
+            else _("{within:g} s on an {where}", self.within, self.where)
         )
 
     def reached(self, value: float, goal: float) -> bool:
@@ -87,7 +87,7 @@ def reproduction(name: str) -> Reproduction:
     names = [one.name for one in reproductions()]
     raise UserError(
         "there is nothing called {name!r} to reproduce{suggestion}; there are {names}",
-        name=name,
-        suggestion=did_you_mean(name, names),
-        names=", ".join(names),
+        name,
+        did_you_mean(name, names),
+        ", ".join(names),
     )

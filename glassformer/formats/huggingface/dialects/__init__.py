@@ -45,9 +45,9 @@ def dialect_for(config: ModelConfig, imported: Mapping[str, Tensor] | None = Non
             )
         raise UserError(
             "no model class of Hugging Face can say this model; the nearest is {nearest}, but {reasons}. {way}",
-            nearest=nearest.name,
-            reasons=joined_sentences(reasons),
-            way=way,
+            nearest.name,
+            joined_sentences(reasons),
+            way,
         )
     return QWEN2 if nearest is LLAMA and imported and is_qwen2(config, imported) else nearest
 

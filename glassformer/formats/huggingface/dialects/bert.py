@@ -9,6 +9,7 @@ from glassformer.config import ModelConfig
 from glassformer.formats.huggingface.dialects.dialect import (
     ACTIVATIONS,
     SAME_HEADS,
+    USUAL,
     ConfigNames,
     Dialect,
     attention_rows,
@@ -58,14 +59,7 @@ def bert_ignored(config: ModelConfig) -> list[str]:
 
 
 NAMES = ConfigNames(
-    {
-        "vocab_size": "vocab_size",
-        "block_size": "max_position_embeddings",
-        "n_embd": "hidden_size",
-        "n_layer": "num_hidden_layers",
-        "n_head": "num_attention_heads",
-        "n_hidden": "intermediate_size",
-    },
+    USUAL | {"n_hidden": "intermediate_size"},
     {
         "dropout": ("hidden_dropout_prob", 0.1),
         "attention_dropout": ("attention_probs_dropout_prob", 0.1),

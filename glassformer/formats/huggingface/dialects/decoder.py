@@ -14,6 +14,7 @@ from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects.dialect import (
     ACTIVATIONS,
     SAME_HEADS,
+    USUAL,
     ConfigNames,
     Dialect,
     attention_rows,
@@ -39,19 +40,10 @@ def gpt2_table(config: ModelConfig) -> list[Entry]:
     return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
 
 
+GPT2_RATES = {"dropout": ("resid_pdrop", 0.1), "attention_dropout": ("attn_pdrop", 0.1)}
 GPT2_NAMES = ConfigNames(
-    {
-        "vocab_size": "vocab_size",
-        "block_size": "n_positions",
-        "n_embd": "n_embd",
-        "n_layer": "n_layer",
-        "n_head": "n_head",
-    },
-    {
-        "norm_eps": ("layer_norm_epsilon", 1e-5),
-        "dropout": ("resid_pdrop", 0.1),
-        "attention_dropout": ("attn_pdrop", 0.1),
-    },
+    {name: name for name in ("vocab_size", "n_embd", "n_layer", "n_head")} | {"block_size": "n_positions"},
+    GPT2_RATES | {"norm_eps": ("layer_norm_epsilon", 1e-5)},
     "activation_function",
     tied=True,
 )
@@ -106,14 +98,7 @@ def rope_of(config: ModelConfig) -> dict[str, Any]:
 
 
 LLAMA_NAMES = ConfigNames(
-    {
-        "vocab_size": "vocab_size",
-        "block_size": "max_position_embeddings",
-        "n_embd": "hidden_size",
-        "n_hidden": "intermediate_size",
-        "n_layer": "num_hidden_layers",
-        "n_head": "num_attention_heads",
-    },
+    USUAL | {"n_hidden": "intermediate_size"},
     {"norm_eps": ("rms_norm_eps", 1e-6), "attention_dropout": ("attention_dropout", 0.0)},
     "hidden_act",
     tied=False,
@@ -144,7 +129,7 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError("partial_rotary_factor: only a part of each head is turned, and here the whole of it is")
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
-        raise UserError("rope_type {kind!r} is not known here; default, linear and llama3 can be imported", kind=kind)
+        raise UserError("rope_type {kind!r} is not known here; default, linear and llama3 can be imported", kind)
     scaled: dict[str, Any] = {}
     if kind != "default" and rope.get("factor") != 1:
         scaled = {"rotary_scaling": kind, "rotary_factor": float(need(rope, "factor", (int, float)))}
@@ -156,8 +141,7 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         }
     if need(hf, "hidden_act", str) not in ("silu", "swish"):
         raise UserError(
-            "hidden_act {hidden_act!r} is not known here; a gate of silu (SwiGLU) can be imported",
-            hidden_act=hf["hidden_act"],
+            "hidden_act {hidden_act!r} is not known here; a gate of silu (SwiGLU) can be imported", hf["hidden_act"]
         )
     found = LLAMA_NAMES.read(hf)
     return found | {
@@ -190,7 +174,7 @@ def qwen_window(hf: Mapping[str, Any]) -> int | None:
     raise UserError(
         "use_sliding_window: some layers of this model see a window of {window:,} tokens and others all (max_window_layers, "
         "layer_types), and here all layers see the same; it cannot be imported",
-        window=window,
+        window,
     )
 
 
@@ -224,34 +208,8 @@ def copy_of_the_table(config: ModelConfig) -> list[str]:
     return ["lm_head.weight"] if config.tie_output else []
 
 
-LLAMA_NEEDS: dict[str, Any] = {
-    "output_bias": False,
-    "positions": "rotary",
-    "norm": "rms",
-    "activation": "swiglu",
-    "pre_norm": True,
-    "final_norm": True,
-}
-GPT2 = Dialect(
-    "gpt2",
-    "gpt",
-    {"mlm": "GPT2LMHeadModel"},
-    SAME_HEADS | GPT2_SHAPE | {"output_bias": False, "activation": list(ACTIVATIONS)},
-    gpt2_table,
-    gpt2_to,
-    gpt2_from,
-    ignored=copy_of_the_table,
-)
-QWEN3 = Dialect(
-    "qwen3",
-    "gpt",
-    {"mlm": "Qwen3ForCausalLM"},
-    LLAMA_NEEDS | {"qk_norm": True, "bias": False},
-    llama_table,
-    llama_to,
-    qwen3_from,
-    ignored=copy_of_the_table,
-)
+LLAMA_NEEDS: dict[str, Any] = {"output_bias": False, "positions": "rotary", "norm": "rms", "activation": "swiglu"}
+LLAMA_NEEDS |= {"pre_norm": True, "final_norm": True}
 LLAMA = Dialect(
     "llama",
     "gpt",
@@ -262,5 +220,10 @@ LLAMA = Dialect(
     llama_from,
     ignored=copy_of_the_table,
 )
+QWEN3_NEEDS = LLAMA_NEEDS | {"qk_norm": True, "bias": False}
+QWEN3 = replace(LLAMA, name="qwen3", classes={"mlm": "Qwen3ForCausalLM"}, needs=QWEN3_NEEDS, from_config=qwen3_from)
+GPT2_NEEDS = SAME_HEADS | GPT2_SHAPE | {"output_bias": False, "activation": list(ACTIVATIONS)}
+GPT2_WAYS: dict[str, Any] = {"table": gpt2_table, "to_config": gpt2_to, "from_config": gpt2_from}
+GPT2 = replace(LLAMA, name="gpt2", classes={"mlm": "GPT2LMHeadModel"}, needs=GPT2_NEEDS, **GPT2_WAYS)
 QWEN2 = replace(LLAMA, name="qwen2", classes={"mlm": "Qwen2ForCausalLM"}, table=qwen2_table, to_config=qwen2_to)
 """To write; read by Llama's table, with zeros for the biases it lacks."""

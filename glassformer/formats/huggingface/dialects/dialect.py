@@ -39,40 +39,16 @@ class Dialect:
     def reasons(self, config: ModelConfig) -> list[str]:
         """Why this model cannot be said in this dialect, as settings that would have to be otherwise."""
         found = []
-        if config.head not in self.classes:
-            found.append(
-                _(
-                    "model.{name} is {have}, and {dialect} has {nearest}",
-                    name="head",
-                    have=config.head,
-                    dialect=self.name,
-                    nearest=" or ".join(self.classes),
-                )
-            )
-        for name, wanted in (PLAIN | dict(self.needs)).items():
-            have = getattr(config, name)
+        for name, wanted in ({"head": list(self.classes)} | PLAIN | dict(self.needs)).items():
             choices = wanted if isinstance(wanted, list) else [wanted]
-            if have not in choices:
-                nearest = " or ".join(str(c) for c in choices)
-                found.append(
-                    _(
-                        "model.{name} is {have}, and {dialect} has {nearest}",
-                        name=name,
-                        have=have,
-                        dialect=self.name,
-                        nearest=nearest,
-                    )
-                )
+            if (have := getattr(config, name)) not in choices:
+                told = {"have": have, "dialect": self.name, "nearest": " or ".join(map(str, choices))}
+                found.append(_("model.{name} is {have}, and {dialect} has {nearest}", name=name, **told))
         return found
 
 
-PLAIN: dict[str, Any] = {
-    "residual": True,
-    "scaled_attention": True,
-    "window": None,
-    "value_size": None,
-    "pruned_heads": (),
-}
+PLAIN: dict[str, Any] = {"residual": True, "scaled_attention": True, "window": None, "value_size": None}
+PLAIN |= {"pruned_heads": ()}
 """What no dialect can say otherwise."""
 
 
@@ -86,8 +62,18 @@ def need(hf: Mapping[str, Any], name: str, kind: type | tuple[type, ...] = int) 
     """A value of a config.json that must be there and be of its kind."""
     value = hf.get(name)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise UserError("config.json has no usable {name}: {value!r}", name=name, value=value)
+        raise UserError("config.json has no usable {name}: {value!r}", name, value)
     return value
+
+
+USUAL = {
+    "vocab_size": "vocab_size",
+    "block_size": "max_position_embeddings",
+    "n_embd": "hidden_size",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+}
+"""What most classes call the sizes."""
 
 
 @dataclass(frozen=True)
@@ -103,20 +89,15 @@ class ConfigNames:
         """The settings of a model of ours, in their words."""
         found = {theirs: getattr(config, WORKED_OUT.get(ours, ours)) for ours, theirs in self.sizes.items()}
         found |= {theirs: getattr(config, ours) for ours, (theirs, _) in self.rates.items()}
-        return found | {
-            self.activation: ACTIVATIONS.get(config.activation, "silu"),
-            "tie_word_embeddings": config.tie_output,
-            "pad_token_id": PAD,
-        }
+        found |= {"tie_word_embeddings": config.tie_output, "pad_token_id": PAD}
+        return found | {self.activation: ACTIVATIONS.get(config.activation, "silu")}
 
     def read(self, hf: Mapping[str, Any]) -> dict[str, Any]:
         """Our settings out of a config.json."""
         found: dict[str, Any] = {ours: need(hf, theirs) for ours, theirs in self.sizes.items()}
         found |= {ours: float(hf.get(theirs, usual)) for ours, (theirs, usual) in self.rates.items()}
-        return found | {
-            "activation": activation_of(hf, self.activation),
-            "tie_output": bool(hf.get("tie_word_embeddings", self.tied)),
-        }
+        tied = bool(hf.get("tie_word_embeddings", self.tied))
+        return found | {"activation": activation_of(hf, self.activation), "tie_output": tied}
 
 
 WORKED_OUT = {
@@ -134,8 +115,8 @@ def activation_of(hf: Mapping[str, Any], name: str) -> str:
     if theirs not in ACTIVATIONS_BACK:
         raise UserError(
             "the activation {theirs!r} is not known here; there are {known}",
-            theirs=theirs,
-            known=", ".join(sorted(ACTIVATIONS_BACK)),
+            theirs,
+            ", ".join(sorted(ACTIVATIONS_BACK)),
         )
     return ACTIVATIONS_BACK[theirs]
 

@@ -30,7 +30,7 @@ from glassformer.formats.huggingface.dialects.decoder import (
     llama_from,
     qwen_window,
 )
-from glassformer.formats.huggingface.dialects.dialect import ConfigNames, Dialect, attention_rows, need
+from glassformer.formats.huggingface.dialects.dialect import USUAL, ConfigNames, Dialect, attention_rows, need
 from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS, SEQ2SEQ_ATTENTION, seq2seq_from
 from glassformer.formats.huggingface.dialects.t5 import t5_from, t5_ignored, t5_names, t5_table
 from glassformer.formats.huggingface.tables import Entry, same
@@ -45,7 +45,7 @@ def first_position(hf: Mapping[str, Any]) -> int:
     padding = hf.get("pad_token_id", 1)
     if type(padding) is not int or not 0 <= padding < need(hf, "max_position_embeddings"):
         raise UserError(
-            "config.json has no usable pad_token_id: {padding!r}; the first position comes behind it", padding=padding
+            "config.json has no usable pad_token_id: {padding!r}; the first position comes behind it", padding
         )
     return padding + 1
 
@@ -82,17 +82,7 @@ def opt_table(config: ModelConfig) -> list[Entry]:
 
 
 OPT_NAMES = ConfigNames(
-    {
-        "vocab_size": "vocab_size",
-        "block_size": "max_position_embeddings",
-        "n_embd": "hidden_size",
-        "n_layer": "num_hidden_layers",
-        "n_head": "num_attention_heads",
-        "n_hidden": "ffn_dim",
-    },
-    {"dropout": ("dropout", 0.1)},
-    "activation_function",
-    tied=True,
+    USUAL | {"n_hidden": "ffn_dim"}, {"dropout": ("dropout", 0.1)}, "activation_function", tied=True
 )
 
 
@@ -177,9 +167,7 @@ def opt_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     if table is not None and inner is not None and outer is not None:
         if table.size(-1) != inner.size(-1) or table.size(-1) != outer.size(0):
             raise UserError(
-                "{body}project_in and project_out do not fit the embeddings of {size} numbers",
-                body=body,
-                size=table.size(-1),
+                "{body}project_in and project_out do not fit the embeddings of {size} numbers", body, table.size(-1)
             )
         found["lm_head.weight"] = found.get("lm_head.weight", table) @ outer
         found[f"{body}embed_tokens.weight"] = table @ inner.T
@@ -219,9 +207,7 @@ def m2m100_positions(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     width, length = need(hf, "d_model"), need(hf, "max_position_embeddings")
     half = width // 2
     if width % 2 or half < 2:
-        raise UserError(
-            "d_model is {width}, and sinusoids in two halves need an even number of at least 4", width=width
-        )
+        raise UserError("d_model is {width}, and sinusoids in two halves need an even number of at least 4", width)
     steps = torch.exp(torch.arange(half, dtype=torch.float32) * -(math.log(10000) / (half - 1)))
     first = first_position(hf)
     angles = torch.arange(first, first + length, dtype=torch.float32)[:, None] * steps

@@ -29,20 +29,12 @@ HEADS = {
 }
 """How the classes of an encoder end, and the head that each is here."""
 ENCODERS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta"}
-CLASSES = {
-    "marian": ("MarianMTModel",),
-    "pegasus": ("PegasusForConditionalGeneration",),
-    "bart": ("BartForConditionalGeneration",),
-    "mbart": ("MBartForConditionalGeneration",),
-    "m2m_100": ("M2M100ForConditionalGeneration",),
-    "t5": ("T5ForConditionalGeneration",),
-    "gpt2": ("GPT2LMHeadModel", "GPT2Model"),
-    "opt": ("OPTForCausalLM",),
-    "llama": ("LlamaForCausalLM",),
-    "mistral": ("MistralForCausalLM",),
-    "qwen2": ("Qwen2ForCausalLM",),
-    "qwen3": ("Qwen3ForCausalLM",),
-} | {
+SEQ2SEQ = {"pegasus": "Pegasus", "bart": "Bart", "mbart": "MBart", "m2m_100": "M2M100", "t5": "T5"}
+CAUSAL = {"opt": "OPT", "llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+CLASSES: dict[str, tuple[str, ...]] = {"marian": ("MarianMTModel",), "gpt2": ("GPT2LMHeadModel", "GPT2Model")}
+CLASSES |= {kind: (f"{name}ForConditionalGeneration",) for kind, name in SEQ2SEQ.items()}
+CLASSES |= {kind: (f"{name}ForCausalLM",) for kind, name in CAUSAL.items()}
+CLASSES |= {
     kind: tuple(f"{name}{ending}" for ending in HEADS if kind == "bert" or ending != "ForPreTraining")
     for kind, name in ENCODERS.items()
 }
@@ -75,10 +67,10 @@ def class_of(kind: str, hf: Mapping[str, Any]) -> str | None:
         more = _("; with --head next-sentence it becomes a classifier") if "NextSentence" in named[0] else ""
         raise UserError(
             "config.json names a {named}, and of models of type {kind} these can be imported: {classes}{more}",
-            named=named[0][:60],
-            kind=kind,
-            classes=", ".join(CLASSES[kind]),
-            more=more,
+            named[0][:60],
+            kind,
+            ", ".join(CLASSES[kind]),
+            more,
         )
     return named[0]
 
@@ -138,7 +130,7 @@ def refuse_settings(kind: str, hf: Mapping[str, Any]) -> None:
     }
     for name, (is_so, why) in told.items():
         if is_so:
-            raise UserError("config.json has {name}: {why}; such a model cannot be imported", name=name, why=why)
+            raise UserError("config.json has {name}: {why}; such a model cannot be imported", name, why)
     if kind == "mbart":
         start, end = hf.get("decoder_start_token_id"), hf.get("eos_token_id", 2)
         if start != end or str(hf.get("tokenizer_class")).startswith("MBartTokenizer"):
@@ -179,7 +171,7 @@ def settle_output(
         raise UserError(
             "config.json says that the output layer is not the embedding (tie_word_embeddings is false), and the file has no "
             "{output}; such a model cannot be imported",
-            output=output,
+            output,
         )
     return {**hf, "tie_word_embeddings": tied}, tensors
 
@@ -196,8 +188,8 @@ def settle_encoder(kind: str, hf: Mapping[str, Any], tensors: Tensors) -> tuple[
         raise UserError(
             "hidden_act is {activation}, and the head of a {kind} has gelu all the same; here body and head "
             "have one activation, so it cannot be imported",
-            activation=str(hf.get("hidden_act"))[:40],
-            kind=kind,
+            str(hf.get("hidden_act"))[:40],
+            kind,
         )
     own = f"{TABLES[kind][1].removesuffix('.weight')}.bias"
     if own in tensors:
@@ -209,7 +201,7 @@ def settle_tables(hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, An
     """One table for source, target and output, or several: each as the file has it."""
     there = [n for n in (SHARED, DECODER, ENCODER, "lm_head.weight") if n in tensors]
     if not there:
-        raise UserError("the file has no embedding of words ({shared})", shared=SHARED)
+        raise UserError("the file has no embedding of words ({shared})", SHARED)
     known = {n: tensors.get(n, tensors[there[0]]) for n in (ENCODER, DECODER)}
     found, tensors = settle_output(hf, tensors | known, (DECODER, "lm_head.weight"), tied=True)
     if torch.equal(known[ENCODER], known[DECODER]):

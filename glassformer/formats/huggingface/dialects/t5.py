@@ -69,7 +69,7 @@ def t5_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     found = NAMES.read(usual | {n: v for n, v in hf.items() if v is not None} | {"feed_forward_proj": own})
     if kind.startswith("gated-"):
         if found["activation"] not in GATED:
-            raise UserError("feed_forward_proj is {kind}, and no gate here has that activation", kind=kind[:40])
+            raise UserError("feed_forward_proj is {kind}, and no gate here has that activation", kind[:40])
         found["activation"] = GATED[found["activation"]]
     return found | {
         "family": "transformer",

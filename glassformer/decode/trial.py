@@ -32,14 +32,14 @@ COPIES = 3  # of the weights, that must fit into free memory: while a model is c
 
 
 @dataclass
-class Record:
+class Timing:
     """What is known of a model's speed for texts of one kind."""
 
     seconds: float = 0.0  # that our own decoding has worked
     is_faster: bool | None = None  # CTranslate2; None: not tried yet
 
 
-records: weakref.WeakKeyDictionary[nn.Module, dict[bool, Record]] = weakref.WeakKeyDictionary()
+timings: weakref.WeakKeyDictionary[nn.Module, dict[bool, Timing]] = weakref.WeakKeyDictionary()
 
 
 def may_be_tried(driver: Driver) -> bool:
@@ -68,18 +68,18 @@ class TrialDriver:
         driver = self.driver
         if not driver.n:
             self.alone = len(driver.pending) == 1 and not driver.more_may_come
-        record = records.setdefault(driver.model, {}).setdefault(self.alone, Record())
-        due = record.is_faster is None and record.seconds > WORTH_A_TRIAL
+        timing = timings.setdefault(driver.model, {}).setdefault(self.alone, Timing())
+        due = timing.is_faster is None and timing.seconds > WORTH_A_TRIAL
         # A trial, and the other program, begin when what is under way is finished.
-        driver.closed = bool(driver.n and driver.pending) and (due or bool(record.is_faster)) and self.suits()
-        if not driver.n and (due or record.is_faster) and self.suits():
+        driver.closed = bool(driver.n and driver.pending) and (due or bool(timing.is_faster)) and self.suits()
+        if not driver.n and (due or timing.is_faster) and self.suits():
             if due:
-                record.is_faster = self.is_faster()
-            if record.is_faster:
+                timing.is_faster = self.is_faster()
+            if timing.is_faster:
                 return self.answer([one[1:] for one in self.take_pending()])
         began = time.perf_counter()
         results = driver.step()
-        record.seconds += time.perf_counter() - began
+        timing.seconds += time.perf_counter() - began
         return results
 
     def take_pending(self) -> list[Any]:

@@ -152,6 +152,18 @@ def to_measure(model: Any, config: TrainConfig) -> Any:
     return copy.deepcopy(model).cpu() if config.shard and current().size > 1 and current().rank == 0 else model
 
 
+def is_captured(config: TrainConfig, on_cuda: bool) -> bool:
+    """Whether a step is replayed as a graph: `on_cuda`, compiled, with batches of one shape, where neither another process nor
+    SOAP's decompositions have to be waited for."""
+    may_be = on_cuda and current().size == 1 and config.optimizer != "soap"
+    if config.capture and not may_be:
+        raise ConfigError(
+            "train.capture=true captures a compiled step on CUDA whose batches all have one shape; leave train.capture out, "
+            "or set train.device=cuda, train.compile=true and data.layout=packed"
+        )
+    return may_be and config.capture is not False
+
+
 def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: StopRequest | None = None) -> Session:
     """Everything a training needs, ready for its first step (or for a checkpoint to be restored into)."""
     config = recipe.train
@@ -193,13 +205,6 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
     )
     screen = Screen(config.steps)
     train_batches = batches("train", layout)
-    may_capture = device.type == "cuda" and compiling and train_batches.shape is not None and processes.size == 1
-    may_capture &= config.optimizer != "soap"  # its decompositions ask the device
-    if config.capture and not may_capture:
-        raise ConfigError(
-            "train.capture=true captures a compiled step on CUDA whose batches all have one shape; leave train.capture out, "
-            "or set train.device=cuda, train.compile=true and data.layout=packed"
-        )
     trainer = Trainer(
         model,
         loss,
@@ -210,7 +215,7 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
         callbacks=[log, screen],
         device=device,
         autocast=torch.bfloat16 if half else None,
-        capture=may_capture and config.capture is not False,
+        capture=is_captured(config, device.type == "cuda" and compiling and train_batches.shape is not None),
     )
     return Session(
         run,

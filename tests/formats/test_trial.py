@@ -66,7 +66,7 @@ def test_the_slower_is_not_asked_again(tried: Callable[[bool], None]) -> None:
     model.handed_out = False
     tried(False)
     assert not any(are_theirs([*answers(model, texts * 4), *answers(model, texts)]))
-    assert trial.records[model][False].is_faster is False
+    assert trial.timings[model][False].is_faster is False
 
 
 def test_it_is_tried_only_where_it_would_write_the_same(tried: Callable[[bool], None]) -> None:

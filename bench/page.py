@@ -47,17 +47,23 @@ MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 TYPE = """text => new Promise((done, fail) => {
   const before = live.data;
   const input = document.getElementById("text");
-  const begun = performance.now();
   const view = document.getElementById("view");
+  const watch = new MutationObserver(() => {
+    const failed = document.querySelector("#state.failed");
+    if (failed) fail(new Error(failed.textContent));
+    if (live.data === before || live.data.text !== text || view.ariaBusy !== "false") return;
+    watch.disconnect();
+    requestAnimationFrame(() => { // the frame that has the picture, and the task after it: it is painted
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = () => done(performance.now() - begun);
+      port2.postMessage(null);
+    });
+  });
+  watch.observe(view, { attributes: true, attributeFilter: ["aria-busy"] });
+  watch.observe(document.getElementById("state"), { attributes: true });
+  const begun = performance.now();
   input.value = text;
   input.dispatchEvent(new Event("input"));
-  const look = () => {
-    const failed = document.querySelector("#state.failed");
-    if (failed && performance.now() > begun + 50) fail(new Error(failed.textContent));
-    else if (live.data !== before && live.data.text === text && view.ariaBusy === "false") done(performance.now() - begun);
-    else requestAnimationFrame(look);
-  };
-  look();
 })"""
 WEIGHTS = """() => {
   const all = performance.getEntriesByType("resource");

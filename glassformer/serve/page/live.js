@@ -226,7 +226,6 @@ export class Live {
     this.state.classList.remove("failed");
     if (!this.text.trim() || !this.model) return;
     const asked = this.asked();
-    setTimeout(() => own.signal.aborted || this.remember()); // while the server works
     const waiting = setTimeout(() => (this.state.textContent = this.words.reading), 300);
     try {
       const begun = performance.now();
@@ -246,6 +245,7 @@ export class Live {
       if (own.signal.aborted) return;
       this.state.classList.add("failed");
       this.state.textContent = error.message;
+      this.remember();
     } finally {
       clearTimeout(waiting);
     }
@@ -276,18 +276,32 @@ export class Live {
       this.draw();
       if (this.walk.at !== null) this.walk.go(this.walk.at);
     } else await this.page.update(data);
-    this.drawAnswer();
+    this.drawSaid();
+    // The answer and the open view stand; what is around them comes when they are painted.
+    cancelAnimationFrame(this.around);
+    this.around = requestAnimationFrame(() => setTimeout(() => {
+      this.drawAround();
+      this.remember();
+    }));
   }
 
   drawAnswer() {
+    if (!this.data) return;
+    this.drawSaid();
+    this.drawAround();
+  }
+
+  drawSaid() {
     const { data, words } = this;
-    this.stage.draw();
-    if (!data) return;
     const said = data.answer ?? data.says ?? "";
     const was = data.cut && data.cut.answer !== said ? h("span", { class: "was", title: words.whole }, data.cut.answer ?? "") : null;
     this.said.hidden = this.host && !was && !this.forced.length; // the translator says it
     this.said.replaceChildren(said, ...(was ? [" ", was] : []));
     this.drawTokens();
+  }
+
+  drawAround() {
+    this.stage.draw();
     this.walk.draw();
     this.learning.drawWeights();
     this.why.draw();

@@ -232,7 +232,8 @@ export class Live {
       const view = this.page?.state.view ?? new URLSearchParams(location.hash.slice(1)).get("view");
       const beside = this.compare.asked(asked);
       if (!SLOW.includes(view) && !beside) {
-        await this.take(await askReport({ ...asked, explained: false }, own.signal), own);
+        const draft = this.data ? this.answerIds() : []; // a letter more seldom changes all of the answer
+        await this.take(await askReport({ ...asked, explained: false, draft }, own.signal), own);
         this.took = performance.now() - begun;
         await new Promise((rested) => setTimeout(rested, REST));
         if (own.signal.aborted) return;

@@ -1,5 +1,5 @@
-"""Small matrices on a CPU, multiplied by torch's BLAS in place of oneDNN: on some machines (ARM) oneDNN takes longer to set a product
-up than a small one takes to compute. Whether that is so here, and up to which size, a trial tells (trials.py)."""
+"""Small matrices on a CPU, multiplied by torch's BLAS in place of oneDNN: on some machines (ARM) oneDNN takes longer to set a
+product up than a small one takes to compute. Whether that is so here, and up to which size, a trial tells (trials.py)."""
 
 from __future__ import annotations
 

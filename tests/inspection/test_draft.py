@@ -61,7 +61,7 @@ def test_a_draft_leads_to_the_answer_of_a_search_or_to_nothing(model: Any) -> No
 
 
 def test_what_a_draft_cannot_tell_is_searched(model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A close choice, settings that are not plainly greedy, a draft that does not settle. Broken variant: each taken all the same."""
+    """A close choice, settings that are not plainly greedy, a draft that does not settle. Broken variant: taken all the same."""
     source, answer = greedy(model, "a dog ran")
     assert answer and revise(model, source, answer) == answer
     with monkeypatch.context() as patch:
@@ -87,8 +87,8 @@ def test_the_page_says_the_same_with_a_draft_and_without(model: Any) -> None:
 
 
 def test_small_products_leave_the_switch_as_it_was(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While any thread is inside, oneDNN is off; then it is as before, on or off. A large product, or a trial that was lost, leaves it
-    alone. Broken variants: the thread that leaves first switches it on for the other; one that was off comes back on."""
+    """While any thread is inside, oneDNN is off; then it is as before, on or off. A large product, or a trial that was lost,
+    leaves it alone. Broken variants: the thread that leaves first switches it on for the other; one that was off comes back on."""
     monkeypatch.setattr(trials, "gains", lambda name, measure: {"1000": 2.0, "1000000": 1.5, "10000000": 0.7})
     switch, entered, leave = torch.backends.mkldnn, threading.Event(), threading.Event()
 

@@ -88,7 +88,7 @@ def test_the_page_says_the_same_with_a_draft_and_without(model: Any) -> None:
 
 def test_small_products_leave_the_switch_as_it_was(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """While any thread is inside, oneDNN is off; then it is as before, on or off. A large product, or a trial that was lost,
-    leaves it alone. Broken variants: the thread that leaves first switches it on for the other; one that was off comes back on."""
+    leaves it alone. Broken variants: the thread that leaves first switches it on for the other; what was off comes back on."""
     monkeypatch.setattr(trials, "gains", lambda name, measure: {"1000": 2.0, "1000000": 1.5, "10000000": 0.7})
     switch, entered, leave = torch.backends.mkldnn, threading.Event(), threading.Event()
 

@@ -39,7 +39,9 @@ def test_the_site_is_whole_by_itself(site: Path) -> None:
     first = pages[site / "tour" / "dictionary.html"]
     assert "<math" in first and "def" in first and "\\frac" not in re.sub(r"<annotation.*?</annotation>", "", first)
     notebook = pages[site / "zh" / "notebooks" / "first-look.html"]
-    assert "第一眼" in notebook and "edaf" in notebook and "data:image/png" in notebook  # text, what was shown, a picture
+    assert (
+        "第一眼" in notebook and "edaf" in notebook and "data:image/png" in notebook
+    )  # text, what was shown, a picture
     names = ("tour/dictionary", "reference/public", "source/glassformer/nn/attention.py", "notebooks/look-inside")
     for name in names:
         assert '<html lang="en"' in pages[site / f"{name}.html"]

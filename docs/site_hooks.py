@@ -116,13 +116,24 @@ def show_code(markdown: str, page: str) -> str:
 VERDICTS_FILE = ROOT / "glassformer" / "lab" / "claims" / "measured.json"
 TOLD = {
     "en": (
-        "Measured: **{verdict}** ({machine}, {date})",
+        "Measured: {verdict} ({machine}, {date})",
         "the rule",
         "the whole table",
         "Not measured yet at its default size",
     ),
-    "zh": ("实测：**{verdict}**（{machine}，{date}）", "判定规则", "完整的表", "尚未按默认规模测量"),
+    "zh": ("实测：{verdict}（{machine}，{date}）", "判定规则", "完整的表", "尚未按默认规模测量"),
 }
+
+
+def verdict_marks(verdict: dict[str, str], language: str) -> str:
+    """Verdicts, each in its colour (docs/assets/site.css).
+
+    >>> verdict_marks({"en": "holds (2 of 2); not settled (0 of 1)", "zh": "成立; 尚无定论"}, "en")[:51]
+    '<span class="verdict holds">holds (2 of 2)</span> <'
+    """
+    both = zip(verdict["en"].split("; "), verdict[language].split("; "), strict=True)
+    kinds = [(english.partition(" (")[0].replace(" ", "-"), shown) for english, shown in both]
+    return " ".join(f'<span class="verdict {kind}">{shown}</span>' for kind, shown in kinds)
 
 
 def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> str:
@@ -139,8 +150,8 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
         if name not in found:
             return f"*{missing}: `glassformer study {name}` ([{rule}]({link}))*"
         one = dict(found[name])
-        one["verdict"] = one["verdict"][language]
-        more = f"; [{table}]({up}claims.md#{name})" if has_claims else ""
+        one["verdict"] = verdict_marks(one["verdict"], language)
+        more = f"; [{table}]({up}claims/{name}.md)" if has_claims else ""
         answer = answers()[name][language] if name in answers() else ""
         return f"*{told.format(**one)}: `glassformer study {name}` ([{rule}]({link}){more})* {answer}".rstrip()
 
@@ -151,7 +162,7 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
         if name not in found:
             return f"[{missing.lower()}]({link})"
         verdict = found[name]["verdict"][language]
-        return f"[{verdict}]({up}claims.md#{name})" if has_claims else f"[{verdict}]({link})"
+        return f"[{verdict}]({up}claims/{name}.md)" if has_claims else f"[{verdict}]({link})"
 
     return VERDICT.sub(in_a_word, MEASURED.sub(shown, markdown))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,13 +38,15 @@ def cut_data(
     prefix: Sequence[int] = (),
     explained: bool = True,
     draft: Sequence[int] = (),
+    between: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """The data of a report, of the model without the parts named in `cut` where there are any. Then `cut` holds the whole model's
     answer, token by token, with the log-probability of each before and after the cut. `prefix`: token ids that the answer is
-    made to begin with; `greedy` is what the model would have said without. `draft`: ids that the answer may be."""
+    made to begin with; `greedy` is what the model would have said without. `draft`: ids that the answer may be.
+    `between` is called in the middle of long work."""
 
     def seen(**how: Any) -> Inspection:
-        return look_inside(model, text, target, prefix=prefix, draft=draft, **how)
+        return look_inside(model, text, target, prefix=prefix, draft=draft, between=between, **how)
 
     def shown() -> dict[str, Any]:
         inside = seen(explained=explained, tree=explained)

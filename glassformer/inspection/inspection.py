@@ -6,7 +6,7 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,10 +134,12 @@ def look_inside(
     prefix: Sequence[int] = (),
     tree: bool = True,
     draft: Sequence[int] = (),
+    between: Callable[[], None] = lambda: None,
 ) -> Inspection:
     """Let the model read the sentence and answer (or force `target` on it), and record everything. `explained`: attribution and
     saliency, too, which take most of the time. `prefix`: token ids with which the answer is to begin. `tree`: the beam's, too.
-    `draft`: ids that the answer may be, where no tree is wanted; it is the same answer, sooner."""
+    `draft`: ids that the answer may be, where no tree is wanted; it is the same answer, sooner. `between` is called in the
+    middle of long work: what it raises ends it."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
         raise UserError("target is an answer to a text, and this run {does}; leave it out", does=DOES[model.kind])
     if beam is not None and beam < 1:
@@ -186,6 +188,6 @@ def look_inside(
         activations,
         found,
         attribution=attribute(model.model, model_input, activations) if explained else None,
-        saliency=saliency(model.model, model_input, activations) if explained else None,
+        saliency=saliency(model.model, model_input, activations, between) if explained else None,
         prefix=prefix,
     )

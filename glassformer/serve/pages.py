@@ -164,7 +164,7 @@ class Pages:
             model = at_step(self.service.models, model, run, fields.step)
             check_tokens(model, fields.text)
             asked = {name: getattr(fields, name) for name in ("cut", "prefix", "explained", "draft")}
-            found = live_data(model, fields.text, fields.target, run.name, **asked)
+            found = live_data(model, fields.text, fields.target, run.name, **asked, between=job.check_wanted)
             found["step"] = fields.step
             if fields.across and not fields.cut:
                 yield
@@ -178,7 +178,8 @@ class Pages:
                 found["across"] = across_data(views) if len(views) > 1 else []
             return found
 
-        data = await self.service.ask(run, FunctionJob(report))
+        job = FunctionJob(report)
+        data = await self.service.ask(run, job)
         if fields.data and fields.binary:
             return Response(self.arrays.packed(data), media_type=BYTES)
         if fields.data:

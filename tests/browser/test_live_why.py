@@ -71,9 +71,9 @@ def test_why_a_token_came(browser: Any, learned_server: Running, learned_paths: 
     )
     verdict |= {"otherKey"} if named != key else set()
     assert set(str(tab.page.get_attribute("#verdict", "data-verdict")).split()) == (verdict or {"agree"})
-    run = server.served.models.get("numbers")
+    run = learned_server.served.models.get("numbers")
     asked = {"q": TEXT, "source": run.sources[0], "target": run.target}
-    assert server.post("/translate", asked)["translatedText"] == data["answer"]
+    assert learned_server.post("/translate", asked)["translatedText"] == data["answer"]
     tab.page.click(f"#because .link:has-text('{head}')")
     state = tab.page.evaluate("live.page.state")
     assert (state["view"], state["kind"], state["head"]) == ("maps", kind, int(number))

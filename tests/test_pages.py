@@ -176,7 +176,9 @@ def test_both_languages_have_the_same(path: Path) -> None:
         "figures": lambda text: re.findall(r"\]\(([\w/.-]+?)(?:\.zh)?\.(?:svg|png)\)", text),
         "tests": lambda text: sorted(TEST.findall(text)),
         "commands": lambda text: sorted(commands_of(text)),
-        "links": lambda text: sorted(re.sub(r"\.zh(?=\.(svg|png|md)$)", "", link) for _, link in LINK.findall(text)),
+        "links": lambda text: sorted(
+            re.sub(r"\.zh(?=\.(svg|png|md|ipynb)$)", "", link) for _, link in LINK.findall(text)
+        ),
         "headings": lambda text: [len(h) for h in re.findall(r"^(#+) ", text, re.MULTILINE)],
         "formulas": lambda text: len(re.findall(r"^\$\$", text, re.MULTILINE)),
         "rows": lambda text: len(re.findall(r"^\|", text, re.MULTILINE)),

@@ -17,6 +17,7 @@ from glassformer.accel import trials
 
 WIDTHS, ROWS = (32, 64, 128, 256, 512), 16
 
+ONEDNN: Any = torch.backends.mkldnn
 LOCK = threading.Lock()
 inside = 0  # blocks of `small_products` that are open, in all threads: the switch is torch's, one a process
 before = True  # how the first of them found it
@@ -25,7 +26,7 @@ before = True  # how the first of them found it
 @contextmanager
 def small_products(net: Any, rows: int) -> Iterator[None]:
     """Inside, BLAS multiplies so many rows by this model's matrices, where it is the faster one on this machine."""
-    on_cpu = next(net.parameters()).device.type == "cpu" and torch.backends.mkldnn.is_available()
+    on_cpu = next(net.parameters()).device.type == "cpu" and ONEDNN.is_available()
     if not on_cpu or rows * net.config.n_embd**2 > largest_small_product():
         yield
         return
@@ -40,25 +41,25 @@ def count(more: int) -> None:
     """One block more or less; oneDNN is off while there is any."""
     global inside, before
     with LOCK:
-        before = before if inside else torch.backends.mkldnn.enabled
+        before = before if inside else ONEDNN.enabled
         inside += more
-        torch.backends.mkldnn.enabled = before and inside == 0
+        ONEDNN.enabled = before and inside == 0
 
 
 def try_small_products() -> dict[str, float]:
     """How many times as fast a linear layer is without oneDNN, by multiplications."""
 
     def linear(x: Tensor, weight: Tensor, enabled: bool) -> Tensor:
-        torch.backends.mkldnn.enabled = enabled
+        ONEDNN.enabled = enabled
         return F.linear(x, weight)
 
-    found, switch = {}, torch.backends.mkldnn.enabled
+    found, switch = {}, ONEDNN.enabled
     with LOCK, torch.no_grad():
         for width in WIDTHS:
             x, weight = torch.ones(ROWS, width), torch.ones(width, width)
             blas, plain = partial(linear, x, weight, False), partial(linear, x, weight, True)
             found[str(ROWS * width**2)] = trials.speedup(blas, plain, seconds=0.02)
-        torch.backends.mkldnn.enabled = switch
+        ONEDNN.enabled = switch
     return found
 
 

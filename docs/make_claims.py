@@ -26,7 +26,7 @@ from glassformer import plots
 from glassformer.lab.claims import Claim, all_claims
 from glassformer.lab.claims.claim import DEFAULT, Results
 from glassformer.lab.claims.judgement import draw
-from glassformer.lab.claims.report import key_of
+from glassformer.lab.claims.report import planned_trials
 from glassformer.lab.runner import KEPT as TRIALS
 from glassformer.lab.runner import read_kept
 from glassformer.language import in_language
@@ -95,8 +95,8 @@ def draw_figures(claim: Claim, folder: Path) -> None:
     from matplotlib.text import Text
 
     kept = read_kept(folder / TRIALS)
-    planned = [(settings, key_of(claim, DEFAULT, settings)) for settings in claim.plan(DEFAULT)]
-    results = Results(tuple((settings, kept[key].measured) for settings, key in planned))
+    planned = planned_trials(claim, DEFAULT)
+    results = Results(tuple((settings, kept[key].measured) for key, settings in planned.items()))
     for language, ending in (("en", ""), ("zh", ".zh")):
         figure = draw(claim, results)
         for text in figure.findobj(Text):

@@ -6,12 +6,12 @@
     python3 bench/page.py base --keys 10 --view maps
     python3 bench/page.py base gpt2 long --no-browser --device cuda
 
-For each model `glassformer open` runs as a process of its own, and one character after the other is typed, the next when the last
-has its picture. Told are the median and the 95th percentile of the time from the key to the painted view, the server's processor
-time a key (which other work on the machine does not lengthen),
-and the weight: of the modules, styles and words of the page, and of one such answer. (Attribution, saliency and the
-beam's tree come after it, when the typing rests; they are not in these times.) With `--no-browser`, for a machine without
-Chromium, it is the server's part alone: from the request to the last byte of its answer.
+For each model `glassformer open` runs as a process of its own, and one character after the other is typed, the next a tenth of a
+second after the last has its picture. Told are the median and the 95th percentile of the time from the key to the painted view,
+the server's processor time a key (which other work on the machine does not lengthen), and the weight: of the modules, styles and
+words of the page, and of one such answer. (Attribution, saliency and the beam's tree come after it, when the typing rests; they
+are not in these times.) With `--no-browser`, for a machine without Chromium, it is the server's part alone: from the request to
+the last byte of its answer.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from bench.serve import VOCABULARY, make_run
 BASE = {"n_layer": 6, "n_head": 8, "n_embd": 512, "n_hidden": 2048}
 GPT2 = {"family": "gpt", "n_layer": 12, "n_head": 12, "n_embd": 768, "n_hidden": 3072, "positions": "learned"}
 LONG = 512  # words
+REST = 0.1  # seconds between a picture and the next key, in which what is around it is drawn: nobody types faster
 MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "base": (BASE, {"beam": 1, "min_new_tokens": 12, "max_new_tokens": 12}),
     "long": (BASE | {"block_size": 1024}, {"beam": 1, "min_new_tokens": 12, "max_new_tokens": 12}),
@@ -147,7 +148,10 @@ def measure(address: str, process: int, texts: list[str], view: str) -> dict[str
         for text in texts[:2]:
             page.evaluate(TYPE, text)
         used = processor_seconds(process)
-        times = [page.evaluate(TYPE, text) / 1000 for text in texts[2:]]
+        times = []
+        for text in texts[2:]:
+            time.sleep(REST)
+            times.append(page.evaluate(TYPE, text) / 1000)
         used = (processor_seconds(process) - used) / len(times)
         weights = page.evaluate(WEIGHTS)
         browser.close()

@@ -6,11 +6,12 @@
     python3 bench/page.py base --keys 10 --view maps
     python3 bench/page.py base gpt2 long --no-browser --device cuda
 
-For each model `glassformer open` runs as a process of its own, and one character after the other is typed, the next when the last
-has its picture. Told are the median and the 95th percentile of the time from the key to the drawn view,
-and the weight: of the modules, styles and words of the page, and of one such answer. (Attribution, saliency and the
-beam's tree come after it, when the typing rests; they are not in these times.) With `--no-browser`, for a machine without
-Chromium, it is the server's part alone: from the request to the last byte of its answer.
+For each model `glassformer open` runs as a process of its own, and one character after the other is typed, the next a tenth of a
+second after the last has its picture. Told are the median and the 95th percentile of the time from the key to the painted view,
+the server's processor time a key (which other work on the machine does not lengthen), and the weight: of the modules, styles and
+words of the page, and of one such answer. (Attribution, saliency and the beam's tree come after it, when the typing rests; they
+are not in these times.) With `--no-browser`, for a machine without Chromium, it is the server's part alone: from the request to
+the last byte of its answer.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from bench.serve import VOCABULARY, make_run
 BASE = {"n_layer": 6, "n_head": 8, "n_embd": 512, "n_hidden": 2048}
 GPT2 = {"family": "gpt", "n_layer": 12, "n_head": 12, "n_embd": 768, "n_hidden": 3072, "positions": "learned"}
 LONG = 512  # words
+REST = 0.1  # seconds between a picture and the next key, in which what is around it is drawn: nobody types faster
 MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "base": (BASE, {"beam": 1, "min_new_tokens": 12, "max_new_tokens": 12}),
     "long": (BASE | {"block_size": 1024}, {"beam": 1, "min_new_tokens": 12, "max_new_tokens": 12}),
@@ -47,17 +49,23 @@ MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 TYPE = """text => new Promise((done, fail) => {
   const before = live.data;
   const input = document.getElementById("text");
-  const begun = performance.now();
   const view = document.getElementById("view");
+  const watch = new MutationObserver(() => {
+    const failed = document.querySelector("#state.failed");
+    if (failed) fail(new Error(failed.textContent));
+    if (live.data === before || live.data.text !== text || view.ariaBusy !== "false") return;
+    watch.disconnect();
+    requestAnimationFrame(() => { // the frame that has the picture, and the task after it: it is painted
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = () => done(performance.now() - begun);
+      port2.postMessage(null);
+    });
+  });
+  watch.observe(view, { attributes: true, attributeFilter: ["aria-busy"] });
+  watch.observe(document.getElementById("state"), { attributes: true });
+  const begun = performance.now();
   input.value = text;
   input.dispatchEvent(new Event("input"));
-  const look = () => {
-    const failed = document.querySelector("#state.failed");
-    if (failed && performance.now() > begun + 50) fail(new Error(failed.textContent));
-    else if (live.data !== before && live.data.text === text && view.ariaBusy === "false") done(performance.now() - begun);
-    else requestAnimationFrame(look);
-  };
-  look();
 })"""
 WEIGHTS = """() => {
   const all = performance.getEntriesByType("resource");
@@ -67,17 +75,39 @@ WEIGHTS = """() => {
 
 
 @contextmanager
-def opened(run: Path, device: str) -> Iterator[str]:
-    """The address of `glassformer open` on a run, a process of its own."""
+def opened(run: Path, device: str) -> Iterator[tuple[str, int]]:
+    """The address of `glassformer open` on a run, and its process."""
     command = [sys.executable, "-m", "glassformer", "open", str(run), "--no-browser", "--device", device]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
     assert server.stderr is not None
     try:
         told = (re.search(r"open (http://\S+) in a browser", line) for line in server.stderr)
-        yield next(found[1] for found in told if found)
+        yield next(found[1] for found in told if found), server.pid
     finally:
         server.terminate()
         server.wait()
+
+
+def processor_seconds(process: int) -> float:
+    """What a process has computed so far; 0 where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def page_weight(address: str) -> int:
+    """The bytes of all that the page loads: from its HTML by what is named in each file."""
+    wanted, seen = {"/open"}, dict[str, int]()
+    while wanted:
+        path = wanted.pop()
+        with urlopen(address.removesuffix("/open") + path, timeout=60) as answer:
+            text = answer.read()
+        seen[path] = len(text)
+        found = re.findall(rb'"(?:/page|\.)/(\w+\.(?:js|css))"', text)
+        wanted |= {f"/page/{name.decode()}" for name in found} - seen.keys()
+    return sum(seen.values())
 
 
 def typed(text: str, keys: int) -> list[str]:
@@ -85,20 +115,25 @@ def typed(text: str, keys: int) -> list[str]:
     return [text[: len(text) - (n + 1) % 2] for n in range(keys + 2)]
 
 
-def ask_only(address: str, name: str, texts: list[str]) -> dict[str, Any]:
+def ask_only(address: str, process: int, name: str, texts: list[str]) -> dict[str, Any]:
     """Seconds of each answer as a program gets it, and its bytes: the server's part alone."""
-    times, size = [], 0
-    for text in texts:
-        body = json.dumps({"model": name, "text": text, "data": True, "binary": True, "explained": False}).encode()
+    times, size, used, draft = [], 0, 0.0, list[int]()
+    for number, text in enumerate(texts):
+        used = processor_seconds(process) if number == 2 else used
+        fields = {"model": name, "text": text, "data": True, "binary": True, "explained": False, "draft": draft}
+        body = json.dumps(fields).encode()
         asked = Request(address.removesuffix("/open") + "/look", body, {"Content-Type": "application/json"})
         begun = time.perf_counter()
         with urlopen(asked, timeout=300) as answer:
-            size = len(answer.read())
+            found = answer.read()
         times.append(time.perf_counter() - begun)
-    return {"times": times[2:], "weights": {"page": 0, "answer": size}}
+        size = len(found)
+        draft = json.loads(found[4 : 4 + int.from_bytes(found[:4], "little")])["outputs"]["ids"]
+    used = (processor_seconds(process) - used) / (len(texts) - 2)
+    return {"times": times[2:], "weights": {"page": page_weight(address), "answer": size}, "used": used}
 
 
-def measure(address: str, texts: list[str], view: str) -> dict[str, Any]:
+def measure(address: str, process: int, texts: list[str], view: str) -> dict[str, Any]:
     """Seconds from each key to its picture, and bytes."""
     from playwright.sync_api import sync_playwright
 
@@ -110,10 +145,17 @@ def measure(address: str, texts: list[str], view: str) -> dict[str, Any]:
         page.set_default_timeout(300_000)
         page.goto(f"{address}?text={texts[1]}#view={view}")
         page.wait_for_selector("html[data-ready=yes]")
-        times = [page.evaluate(TYPE, text) / 1000 for text in texts]
+        for text in texts[:2]:
+            page.evaluate(TYPE, text)
+        used = processor_seconds(process)
+        times = []
+        for text in texts[2:]:
+            time.sleep(REST)
+            times.append(page.evaluate(TYPE, text) / 1000)
+        used = (processor_seconds(process) - used) / len(times)
         weights = page.evaluate(WEIGHTS)
         browser.close()
-    return {"times": times[2:], "weights": weights}
+    return {"times": times, "weights": weights, "used": used}
 
 
 def main() -> None:
@@ -125,7 +167,7 @@ def main() -> None:
     parser.add_argument("--no-browser", action="store_true", help="time the server's part alone")
     asked = parser.parse_args()
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    print("| model | median | p95 | page | one answer |\n| --- | ---: | ---: | ---: | ---: |")
+    print("| model | median | p95 | server's processor time | page | one answer |\n| --- |" + " ---: |" * 5)
     names = list(asked.what)
     with tempfile.TemporaryDirectory() as folder:
         while names:
@@ -139,14 +181,18 @@ def main() -> None:
                 )
             else:
                 run, text = Path(name).resolve(), names.pop(0)
-            with opened(run, asked.device) as address:
+            with opened(run, asked.device) as (address, process):
                 texts = typed(text, asked.keys)
-                found = ask_only(address, run.name, texts) if asked.no_browser else measure(address, texts, asked.view)
+                if asked.no_browser:
+                    found = ask_only(address, process, run.name, texts)
+                else:
+                    found = measure(address, process, texts, asked.view)
             times = sorted(found["times"])
             p95 = times[min(len(times) - 1, int(0.95 * len(times)))]
             page, answer = (found["weights"][part] / 1e3 for part in ("page", "answer"))
             print(
-                f"| {name} | {1000 * statistics.median(times):.0f} ms | {1000 * p95:.0f} ms | {page:.0f} kB | {answer:.0f} kB |",
+                f"| {name} | {1000 * statistics.median(times):.0f} ms | {1000 * p95:.0f} ms | {1000 * found['used']:.0f} ms "
+                f"| {page:.0f} kB | {answer:.0f} kB |",
                 flush=True,
             )
 

@@ -1,6 +1,6 @@
-"""Writes docs/claims.md and docs/claims.zh.md from what `glassformer study` left in folders (or was put into
-docs/figures/claims before), with the figures beside them; the answers in a sentence are in claims_answers.toml, the words of the
-Chinese tables in claims_tables.toml.
+"""Writes docs/claims.md with all verdicts and docs/claims/NAME.md, a page a claim, both also in Chinese, from what `glassformer
+study` left in folders (or was put into docs/figures/claims before). The answers in a sentence are in claims_answers.toml, the
+words of the Chinese tables and figures in claims_tables.toml.
 
     python3 docs/make_claims.py runs/studies/default
 
@@ -10,15 +10,25 @@ The verdicts also go to glassformer/lab/claims/measured.json, which `glassformer
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from glassformer.lab.claims import all_claims
+from site_hooks import verdict_marks
+
+from glassformer import plots
+from glassformer.lab.claims import Claim, all_claims
+from glassformer.lab.claims.claim import DEFAULT, Results
+from glassformer.lab.claims.judgement import draw
+from glassformer.lab.claims.report import planned_trials
+from glassformer.lab.runner import KEPT as TRIALS
+from glassformer.lab.runner import read_kept
 from glassformer.language import in_language
 
 DOCS = Path(__file__).parent
@@ -48,7 +58,7 @@ PAGE = {
     "columns": {"en": "study | claim | verdict | time | said by", "zh": "研究 | 论断 | 结论 | 用时 | 出处"},
     "minutes": {"en": "min", "zh": "分钟"},
     "missing": {"en": "Not yet measured at its default size:", "zh": "尚未按默认规模测量："},
-    "here": {"en": "[中文](claims.zh.md)", "zh": "[English](claims.md)"},
+    "all": {"en": "[All claims](../claims.md)", "zh": "[全部论断](../claims.zh.md)"},
     "cost": {
         "en": "{command}, {trials} trials, {seconds:.0f} s of computing on {machine}, {date}.",
         "zh": "{command}，{trials} 次试验，共计算 {seconds:.0f} 秒，{machine}，{date}。",
@@ -59,8 +69,39 @@ CHINESE = tomllib.loads((DOCS / "claims_tables.toml").read_text(encoding="utf-8"
 
 
 def said(text: str, language: str) -> str:
-    """A word of a table in the language of the page, where it has one."""
-    return str(CHINESE.get(text, text)) if language == "zh" else text
+    """Words of a table or a figure in the language of the page, where they have some. A name in braces stands for anything.
+
+    >>> said("training of 8 blocks", "zh")
+    '8 层的训练'
+    """
+    if language != "zh" or text in CHINESE:
+        return str(CHINESE.get(text, text)) if language == "zh" else text
+    for template, chinese in CHINESE.items():
+        if "{" in template and (found := pattern(template).fullmatch(text)):
+            return str(chinese).format(**{name: said(part, language) for name, part in found.groupdict().items()})
+    return "，".join(said(part, language) for part in text.split(", ")) if ", " in text else text
+
+
+def pattern(template: str) -> re.Pattern[str]:
+    """What a template with names in braces can have become."""
+    parts = re.split(r"\{(\w+)\}", template)
+    return re.compile(
+        "".join(f"(?P<{part}>.+)" if i % 2 else re.escape(part) for i, part in enumerate(parts)), re.DOTALL
+    )
+
+
+def draw_figures(claim: Claim, folder: Path) -> None:
+    """The claim's figure, with the words of each language, from the trials that a folder keeps."""
+    from matplotlib.text import Text
+
+    kept = read_kept(folder / TRIALS)
+    planned = planned_trials(claim, DEFAULT)
+    results = Results(tuple((settings, kept[key].measured) for key, settings in planned.items()))
+    for language, ending in (("en", ""), ("zh", ".zh")):
+        figure = draw(claim, results)
+        for text in figure.findobj(Text):
+            text.set_text(said(text.get_text(), language))
+        plots.save(figure, KEPT / f"{claim.name}{ending}.svg", ("svg",))
 
 
 def in_chinese(detail: str) -> str:
@@ -70,9 +111,17 @@ def in_chinese(detail: str) -> str:
     return str(CHINESE.get(detail, detail))
 
 
-def section(found: dict[str, Any], language: str) -> list[str]:
-    """One study as a section of the page."""
-    lines = ["", f"## {found['name']}", "", f"> {found['claim'][language]}", ""]
+def claim_page(found: dict[str, Any], language: str) -> str:
+    """The page of one claim."""
+    ending = ".zh" if language == "zh" else ""
+    lines = [
+        f"# {found['name']}",
+        "",
+        verdict_marks(found["verdict"], language),
+        "",
+        f"> {found['claim'][language]}",
+        "",
+    ]
     lines += [in_language(found["said_by"], language), ""]
     lines += [ANSWERS[found["name"]][language], ""] if found["name"] in ANSWERS else []
     for part in found["parts"]:
@@ -88,16 +137,18 @@ def section(found: dict[str, Any], language: str) -> list[str]:
         lines += ["", f"{said(table['title'], language)}:", "", "| " + " | ".join(columns) + " |"]
         lines.append("|" + " --- |" * len(table["columns"]))
         lines += ["| " + " | ".join(said(cell, language) for cell in row) + " |" for row in table["rows"]]
-    lines += ["", f"![{found['name']}](figures/claims/{found['name']}.png)", ""]
+    lines += ["", f"![{found['name']}](../figures/claims/{found['name']}{ending}.svg)", ""]
     lines += [note[language] for note in found["notes"]]
     told = PAGE["cost"][language]
     facts = {**found, "seconds": found["trial_seconds"], "command": f"`{found['command']}`"}
-    return [*lines, "", told.format(**facts)]
+    return "\n".join([*lines, "", told.format(**facts), "", PAGE["all"][language]]) + "\n"
 
 
 def page(everything: dict[str, dict[str, Any]], language: str) -> str:
-    """The whole page in one language."""
-    lines = [PAGE["title"][language], "", PAGE["here"][language], ""]
+    """The page of all verdicts in one language."""
+    ending = ".zh" if language == "zh" else ""
+    other = "[English](claims.md)" if language == "zh" else "[中文](claims.zh.md)"
+    lines = [PAGE["title"][language], "", other, ""]
     lines += [
         PAGE["intro"][language],
         "",
@@ -106,17 +157,16 @@ def page(everything: dict[str, dict[str, Any]], language: str) -> str:
     ]
     for study in all_claims():
         if found := everything.get(study.name):
-            verdict = found["verdict"][language]
+            verdict = verdict_marks(found["verdict"], language)
             minutes = f"{study.minutes} {PAGE['minutes'][language]}"
             claim = found["claim"][language]
             source = in_language(study.said_by, language)
-            lines.append(f"| [{study.name}](#{study.name}) | {claim} | {verdict} | {minutes} | {source} |")
+            lines.append(
+                f"| [{study.name}](claims/{study.name}{ending}.md) | {claim} | {verdict} | {minutes} | {source} |"
+            )
     missing = [study.name for study in all_claims() if study.name not in everything]
     if missing:
         lines += ["", f"{PAGE['missing'][language]} {', '.join(missing)}."]
-    for study in all_claims():
-        if found := everything.get(study.name):
-            lines += section(found, language)
     return "\n".join(lines) + "\n"
 
 
@@ -126,12 +176,17 @@ def main(folders: list[Path]) -> None:
     for study in all_claims():
         for folder in folders:
             if (folder / f"{study.name}.json").is_file():
-                for kind in ("json", "png"):
-                    shutil.copy(folder / f"{study.name}.{kind}", KEPT / f"{study.name}.{kind}")
+                KEPT.mkdir(parents=True, exist_ok=True)
+                shutil.copy(folder / f"{study.name}.json", KEPT / f"{study.name}.json")
+                draw_figures(study, folder)
     kept = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in KEPT.glob("*.json")}
     found = {one.name: kept[one.name] for one in all_claims() if kept.get(one.name, {}).get("version") == one.version}
-    (DOCS / "claims.md").write_text(page(found, "en"), encoding="utf-8")
-    (DOCS / "claims.zh.md").write_text(page(found, "zh"), encoding="utf-8")
+    shutil.rmtree(DOCS / "claims", ignore_errors=True)
+    for language, ending in (("en", ""), ("zh", ".zh")):
+        (DOCS / f"claims{ending}.md").write_text(page(found, language), encoding="utf-8")
+        for name, one in found.items():
+            (DOCS / "claims").mkdir(exist_ok=True)
+            (DOCS / "claims" / f"{name}{ending}.md").write_text(claim_page(one, language), encoding="utf-8")
     verdicts = {name: {key: one[key] for key in ("verdict", "date", "machine")} for name, one in found.items()}
     MEASURED.write_text(json.dumps(verdicts, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 

@@ -7,6 +7,7 @@
 - A line `[report: maps](../how-to/looking-inside.md)` becomes that view of a report of `glassformer look`, to click through; its
   numbers are docs/assets/report.json (make_report.py), its page is the package's.
 - The search finds the tour before the log.
+- A notebook of docs/notebooks becomes a page, with what its cells have shown; a link to its file leads there.
 - A link to a file of the repository outside docs/ leads to a page with that file, so that the site is whole by itself.
 - Formulas become MathML, which browsers draw without a script.
 """
@@ -34,6 +35,7 @@ VERDICT = re.compile(r"\[verdict: ([\w-]+)\]\(([\w/.-]+)\)")
 OUTSIDE = re.compile(r"\]\(((?:\.\./)+)([\w/.-]+)((?:#[\w-]*)?)\)")
 CHINESE_LINK = re.compile(r"(\]\((?!\.\./\.\./README|\.\./README)[\w./-]+)\.zh\.md")
 """In the checkout a Chinese page links to Chinese pages by their files; the site finds the page of its language by itself."""
+NOTEBOOK = re.compile(r"(\]\([\w./-]*notebooks/[\w-]+)(?:\.zh)?\.ipynb\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 FULL_WIDTH = "\u3000-\u303f\uff00-\uffef\u201c\u201d\u2018\u2019"
 HAN = f"\u4e00-\u9fff{FULL_WIDTH}"
@@ -114,13 +116,24 @@ def show_code(markdown: str, page: str) -> str:
 VERDICTS_FILE = ROOT / "glassformer" / "lab" / "claims" / "measured.json"
 TOLD = {
     "en": (
-        "Measured: **{verdict}** ({machine}, {date})",
+        "Measured: {verdict} ({machine}, {date})",
         "the rule",
         "the whole table",
         "Not measured yet at its default size",
     ),
-    "zh": ("实测：**{verdict}**（{machine}，{date}）", "判定规则", "完整的表", "尚未按默认规模测量"),
+    "zh": ("实测：{verdict}（{machine}，{date}）", "判定规则", "完整的表", "尚未按默认规模测量"),
 }
+
+
+def verdict_marks(verdict: dict[str, str], language: str) -> str:
+    """Verdicts, each in its colour (docs/assets/site.css).
+
+    >>> verdict_marks({"en": "holds (2 of 2); not settled (0 of 1)", "zh": "成立; 尚无定论"}, "en")[:51]
+    '<span class="verdict holds">holds (2 of 2)</span> <'
+    """
+    both = zip(verdict["en"].split("; "), verdict[language].split("; "), strict=True)
+    kinds = [(english.partition(" (")[0].replace(" ", "-"), shown) for english, shown in both]
+    return " ".join(f'<span class="verdict {kind}">{shown}</span>' for kind, shown in kinds)
 
 
 def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> str:
@@ -137,8 +150,8 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
         if name not in found:
             return f"*{missing}: `glassformer study {name}` ([{rule}]({link}))*"
         one = dict(found[name])
-        one["verdict"] = one["verdict"][language]
-        more = f"; [{table}]({up}claims.md#{name})" if has_claims else ""
+        one["verdict"] = verdict_marks(one["verdict"], language)
+        more = f"; [{table}]({up}claims/{name}.md)" if has_claims else ""
         answer = answers()[name][language] if name in answers() else ""
         return f"*{told.format(**one)}: `glassformer study {name}` ([{rule}]({link}){more})* {answer}".rstrip()
 
@@ -149,7 +162,7 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
         if name not in found:
             return f"[{missing.lower()}]({link})"
         verdict = found[name]["verdict"][language]
-        return f"[{verdict}]({up}claims.md#{name})" if has_claims else f"[{verdict}]({link})"
+        return f"[{verdict}]({up}claims/{name}.md)" if has_claims else f"[{verdict}]({link})"
 
     return VERDICT.sub(in_a_word, MEASURED.sub(shown, markdown))
 
@@ -192,6 +205,24 @@ def source_content(target: str) -> str:
     else:
         body = f"````{LANGUAGES.get(path.suffix, 'text')}\n{path.read_text(encoding='utf-8')}\n````"
     return f"---\nsearch:\n  exclude: true\n---\n# {target}\n\n{body}\n"
+
+
+def notebook_content(path: Path) -> str:
+    """A notebook as a page: its text, its code, and what that has shown."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            text = "".join(output.get("text", data.get("text/plain", "")))
+            if "image/png" in data:
+                parts.append(f'<p><img alt="" src="data:image/png;base64,{"".join(data["image/png"]).strip()}"></p>')
+            elif "text/html" in data:
+                parts.append(f'<div class="shown">{"".join(data["text/html"])}</div>')
+            elif text:
+                parts.append(f"```text\n{text.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
 
 
 def formula(latex: str, block: bool) -> str:
@@ -258,8 +289,14 @@ def breakable(html: str) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """One more page for every file of the repository that some page links to."""
+    """One more page for every notebook, and for every file of the repository that some page links to."""
     from mkdocs.structure.files import File
+
+    ending = ".zh.ipynb" if config.theme["language"] == "zh" else ".ipynb"
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.zh.ipynb")):
+        name = path.name.removesuffix(".zh.ipynb")
+        content = notebook_content(path.with_name(name + ending))
+        files.append(in_language(File.generated(config, f"notebooks/{name}.md", content=content), config))
 
     wanted: set[str] = set()
     for file in files:
@@ -280,7 +317,7 @@ on_files.mkdocs_priority = -200  # type: ignore[attr-defined]  # after the langu
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Code put in, links to the repository turned to its pages."""
     here = page.file.src_uri
-    if here.startswith("source/"):
+    if here.startswith(("source/", "notebooks/")):
         return markdown
     if config.theme["language"] == "zh" and not here.endswith(".zh.md"):
         page.meta["search"] = {"exclude": True}  # it is English, and found once already
@@ -289,7 +326,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     if not re.search(r"^## ", markdown, re.MULTILINE):
         page.meta["hide"] = ["toc"]  # there is none, and tables can use the place
     language = "zh" if here.endswith(".zh.md") else "en"
-    markdown = CHINESE_LINK.sub(r"\1.md", markdown)
+    markdown = NOTEBOOK.sub(r"\1.md)", CHINESE_LINK.sub(r"\1.md", markdown))
     has_claims = (ROOT / "docs" / "claims.md").is_file()
     markdown = show_measured(show_code(markdown, here), language, has_claims, "../" * here.count("/"))
     markdown = show_report(markdown, page.url, config.theme["language"])
@@ -318,7 +355,7 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
 
 def on_page_context(context: Any, page: Any, config: Any, nav: Any) -> Any:
     """A page that was made here leads to itself in the other language; the plugin knows only of pages that have a file."""
-    if page.file.src_uri.startswith(("source/", "reference/")):
+    if page.file.src_uri.startswith(("source/", "reference/", "notebooks/")):
         plain = page.url.removeprefix("zh/")
         links = {"en": plain, "zh": f"zh/{plain}"}
         config.extra.alternate = [{**other, "link": links[other["lang"]]} for other in config.extra["alternate"]]

@@ -21,6 +21,9 @@ from glassformer.cli.verbs import make_app
 from glassformer.config.presets import PRESETS
 from glassformer.config.recipe import read_recipe, recipe_names
 from glassformer.inspection.data import FORMAT
+from glassformer.lab.claims import run
+from glassformer.lab.claims.claim import QUICK
+from tests.lab.test_claims import CALLS, made_up
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -40,7 +43,12 @@ def name_of(path: Path) -> str:
 
 @functools.cache
 def hooks() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "site_hooks.py")
+    return loaded("site_hooks")
+
+
+def loaded(name: str) -> ModuleType:
+    """A program of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -168,7 +176,9 @@ def test_both_languages_have_the_same(path: Path) -> None:
         "figures": lambda text: re.findall(r"\]\(([\w/.-]+?)(?:\.zh)?\.(?:svg|png)\)", text),
         "tests": lambda text: sorted(TEST.findall(text)),
         "commands": lambda text: sorted(commands_of(text)),
-        "links": lambda text: sorted(re.sub(r"\.zh(?=\.(svg|png|md)$)", "", link) for _, link in LINK.findall(text)),
+        "links": lambda text: sorted(
+            re.sub(r"\.zh(?=\.(svg|png|md|ipynb)$)", "", link) for _, link in LINK.findall(text)
+        ),
         "headings": lambda text: [len(h) for h in re.findall(r"^(#+) ", text, re.MULTILINE)],
         "formulas": lambda text: len(re.findall(r"^\$\$", text, re.MULTILINE)),
         "rows": lambda text: len(re.findall(r"^\|", text, re.MULTILINE)),
@@ -284,10 +294,34 @@ def test_verdicts_are_shown_where_there_are_some(tmp_path: Path, monkeypatch: py
     assert "Not measured yet" in tool.show_measured(line, "en", False, "../")
     found = {"scaling": {"verdict": {"en": "holds", "zh": "成立"}, "date": "2026-11-16", "machine": "M"}}
     (tmp_path / "measured.json").write_text(json.dumps(found), encoding="utf-8")
-    assert "**holds** (M, 2026-11-16)" in tool.show_measured(line, "en", False, "../")
-    assert "**成立**" in tool.show_measured(line, "zh", True, "../") and "claims.md#scaling" in tool.show_measured(
-        line, "en", True, "../"
-    )
+    assert ">holds</span> (M, 2026-11-16)" in tool.show_measured(line, "en", False, "../")
+    shown = tool.show_measured(line, "zh", True, "../")
+    assert 'class="verdict holds">成立<' in shown and "(../claims/scaling.md)" in shown
+
+
+@pytest.mark.slow
+def test_each_claim_that_was_measured_has_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In both languages, with its verdict in its colour and a figure in its language; the page of all leads to it. Broken
+    variants: the Chinese figure written over the English one; a page of a claim that has changed since left behind."""
+    tool, study = loaded("make_claims"), made_up()
+    docs = tmp_path / "docs"
+    (docs / "claims").mkdir(parents=True)
+    (docs / "claims" / "gone.md").write_text("of a claim that has changed", encoding="utf-8")
+    names = {"DEFAULT": QUICK, "DOCS": docs, "KEPT": docs / "figures" / "claims", "MEASURED": tmp_path / "m.json"}
+    for name, value in {**names, "all_claims": lambda: [study]}.items():
+        monkeypatch.setattr(tool, name, value)
+    monkeypatch.setitem(tool.CHINESE, "values", "数值")
+    CALLS[:] = range(9)  # of its trials none is broken off
+    run(study, QUICK, tmp_path / "study", jobs=1)
+    tool.main([tmp_path / "study"])
+    assert sorted(path.name for path in (docs / "claims").iterdir()) == ["made-up.md", "made-up.zh.md"]
+    for ending, words in (("", "holds"), (".zh", "成立")):
+        page = (docs / "claims" / f"made-up{ending}.md").read_text(encoding="utf-8")
+        assert f'<span class="verdict holds">{words}' in page and f"(../figures/claims/made-up{ending}.svg)" in page
+        assert f"(claims/made-up{ending}.md)" in (docs / f"claims{ending}.md").read_text(encoding="utf-8")
+    english, chinese = ((docs / "figures" / "claims" / f"made-up{e}.svg").read_bytes() for e in ("", ".zh"))
+    assert english != chinese and b"<svg" in english and b"<svg" in chinese
+    assert tool.said("16, training of 8 blocks", "zh") == "16，8 层的训练" and tool.said("with", "en") == "with"
 
 
 def test_the_examples_in_help_can_be_typed() -> None:

@@ -22,6 +22,7 @@ from torch import Tensor
 from glassformer import machine
 from glassformer.accel import trials
 from glassformer.accel.short_attention import ShortAttentionKernel
+from glassformer.accel.small_products import largest_small_product, try_small_products
 from glassformer.errors import install_hint
 from glassformer.language import _
 from glassformer.nn.attention import fused_attention
@@ -98,6 +99,14 @@ def choose_short_rows() -> PathChoice:
     return PathChoice(True, f"up to {limit} keys; a trial here: times as fast {told} keys", max(found.values()))
 
 
+def choose_small_products() -> PathChoice:
+    """Whether small products are BLAS's on this CPU, and up to which size: by a trial, whose result is kept."""
+    limit, found = largest_small_product(), trials.gains("small products", try_small_products)
+    told = ", ".join(f"{gain:.2f} with {int(size):,}" for size, gain in found.items())
+    why = f"up to {limit:,} multiplications; " if limit else ""
+    return PathChoice(bool(limit), f"{why}a trial here: times as fast {told}", max(found.values()))
+
+
 def choose_int8() -> PathChoice:
     """Whether 8-bit decoding can be had: by what CTranslate2 says of this processor."""
     if importlib.util.find_spec("ctranslate2") is None:
@@ -135,6 +144,12 @@ PATHS = (
         "decoding on a CPU: matrices laid out once as the product wants them",
         lambda: PathChoice(True, "on every CPU"),
         (Measured(1.44, XEON, "2026-11-15"),),
+    ),
+    FastPath(
+        "small products",
+        "the live page on a CPU: small matrices multiplied by BLAS, which starts sooner than oneDNN",
+        choose_small_products,
+        (Measured(1.7, NEOVERSE, "2026-11-17"),),
     ),
     FastPath(
         "8 bits",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from glassformer.accel.small_products import small_products
 from glassformer.inspection.activations import record_activations
 from glassformer.inspection.data import page_data, statuses
 from glassformer.inspection.inspection import NEW, Inspection, look_inside
@@ -27,7 +28,7 @@ def greedy_answer(model: TextModel, inside: Inspection) -> dict[str, Any] | None
     return None if said is None else {"text": model.tokenizers.target.decode(said.ids)}
 
 
-def live_data(
+def cut_data(
     model: TextModel,
     text: str,
     target: str | None,
@@ -36,13 +37,16 @@ def live_data(
     *,
     prefix: Sequence[int] = (),
     explained: bool = True,
+    draft: Sequence[int] = (),
+    between: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """The data of a report, of the model without the parts named in `cut` where there are any. Then `cut` holds the whole model's
     answer, token by token, with the log-probability of each before and after the cut. `prefix`: token ids that the answer is
-    made to begin with; `greedy` is what the model would have said without."""
+    made to begin with; `greedy` is what the model would have said without. `draft`: ids that the answer may be.
+    `between` is called in the middle of long work."""
 
     def seen(**how: Any) -> Inspection:
-        return look_inside(model, text, target, prefix=prefix, **how)
+        return look_inside(model, text, target, prefix=prefix, draft=draft, between=between, **how)
 
     def shown() -> dict[str, Any]:
         inside = seen(explained=explained, tree=explained)
@@ -69,3 +73,9 @@ def live_data(
         "after": few_digits(after.logprob[answered]),
     }
     return found
+
+
+def live_data(model: TextModel, text: str, target: str | None, title: str, **how: Any) -> dict[str, Any]:
+    """The data of a report as `cut_data` has it, the products of a small model by whatever computes them soonest."""
+    with small_products(model.model, len(text)):
+        return cut_data(model, text, target, title, **how)

@@ -6,7 +6,7 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from glassformer.inspection.model_input import (
 )
 from glassformer.inspection.patching import PatchResult
 from glassformer.inspection.saliency import Saliency, saliency
-from glassformer.inspection.search import Search, search
+from glassformer.inspection.search import Search, revise, search
 from glassformer.language import _
 from glassformer.models import BERT
 from glassformer.tasks import TextModel
@@ -133,9 +133,13 @@ def look_inside(
     explained: bool = True,
     prefix: Sequence[int] = (),
     tree: bool = True,
+    draft: Sequence[int] = (),
+    between: Callable[[], None] = lambda: None,
 ) -> Inspection:
     """Let the model read the sentence and answer (or force `target` on it), and record everything. `explained`: attribution and
-    saliency, too, which take most of the time. `prefix`: token ids with which the answer is to begin. `tree`: the beam's, too."""
+    saliency, too, which take most of the time. `prefix`: token ids with which the answer is to begin. `tree`: the beam's, too.
+    `draft`: ids that the answer may be, where no tree is wanted; it is the same answer, sooner. `between` is called in the
+    middle of long work: what it raises ends it."""
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
         raise UserError("target is an answer to a text, and this run {does}; leave it out", does=DOES[model.kind])
     if beam is not None and beam < 1:
@@ -149,9 +153,12 @@ def look_inside(
     answer, found = None, None
     if model.kind in ("transformer", "gpt on pairs"):
         source, wanted, notes = with_special_tokens(model, text, target)
-        hypothesis, found = search(model, source, beam=beam, new=new, prefix=prefix, tree=tree)
-        assert hypothesis is not None
-        ids, ended = (hypothesis.ids, hypothesis.ended == "eos") if wanted is None else (wanted, True)
+        drafted = draft and not (wanted or prefix or tree or beam)
+        ids, ended = revise(model, source, draft) if drafted else None, True
+        if ids is None:
+            hypothesis, found = search(model, source, beam=beam, new=new, prefix=prefix, tree=tree)
+            assert hypothesis is not None
+            ids, ended = (hypothesis.ids, hypothesis.ended == "eos") if wanted is None else (wanted, True)
         longest = model.model.config.block_size - (0 if model.kind == "transformer" else len(source) - 1)
         if len(ids) > longest - 1:
             ids, ended = ids[: longest - 1], False
@@ -181,6 +188,6 @@ def look_inside(
         activations,
         found,
         attribution=attribute(model.model, model_input, activations) if explained else None,
-        saliency=saliency(model.model, model_input, activations) if explained else None,
+        saliency=saliency(model.model, model_input, activations, between) if explained else None,
         prefix=prefix,
     )

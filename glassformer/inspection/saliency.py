@@ -7,6 +7,7 @@ depend on the path: a hint at what mattered, no proof.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -72,8 +73,11 @@ def leaning_gradients(
     return {axis: x.detach() for axis, x in leaves.items()}, dict(zip(leaves, slopes)), leaning.detach()
 
 
-def saliency(net: Any, model_input: ModelInput, activations: Activations) -> Saliency | None:
-    """None where the sentence has too many outputs to ask for one by one."""
+def saliency(
+    net: Any, model_input: ModelInput, activations: Activations, between: Callable[[], None] = lambda: None
+) -> Saliency | None:
+    """None where the sentence has too many outputs to ask for one by one. `between` is called before each pass: what it raises
+    ends the work."""
     tokens = torch.from_numpy(candidates(activations))
     if len(tokens) > 128 or tokens.size(1) < 2:
         return None
@@ -88,6 +92,7 @@ def saliency(net: Any, model_input: ModelInput, activations: Activations) -> Sal
             return Saliency(plain, None, difference.cpu().numpy(), None)
         total = {axis: torch.zeros_like(x) for axis, x in ways.items()}
         for step in range(STEPS):
+            between()
             _, here, _ = leaning_gradients(net, model_input, tokens, (step + 0.5) / STEPS)
             for axis in total:
                 total[axis] += here[axis] / STEPS

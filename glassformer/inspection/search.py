@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
+from glassformer.config import DecodeConfig
 from glassformer.decode import BeamTrace, Hypothesis, TokenConstraints, generate_batch, translate_batch
-from glassformer.decode.lengths import LengthRule, length_rule
+from glassformer.decode.lengths import LengthRule, length_rule, translation_limits
+from glassformer.inspection.model_input import make_answer_input
 from glassformer.models import Transformer
+from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel, decode_settings
 
 BEAM = 4  # the tree of a model that by itself searches greedily or draws
+PASSES = 3  # over a draft, after which a search is as quick
+CLOSE = 1e-3  # nats between the best token and the next, within which rounding might decide
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,34 @@ def paths_of(trace: BeamTrace) -> list[list[list[int]]]:
         paths.append([[*slots.get(candidate.parent, []), candidate.token] for candidate in step])
         slots = {c.slot: path for c, path in zip(step, paths[-1]) if c.slot is not None}
     return paths
+
+
+@torch.no_grad()
+def revise(model: TextModel, source: list[int], draft: Sequence[int]) -> list[int] | None:
+    """The greedy answer, as the fixed point of passes over a draft of it, such as the answer to a text with one letter less: each
+    writes at every place the best token after the draft's (Jacobi decoding; Santilli et al. 2023). None where a search must
+    tell: the recipe is not plainly greedy, a choice is close, or the draft does not settle in a few passes."""
+    net, settings = model.model, decode_settings(model)
+    room = min(translation_limits(settings, len(source))[1], net.config.block_size - 1)
+    free = ("batch_size", "max_new_tokens", "max_ratio", "max_extra")
+    plain = replace(DecodeConfig(beam=1), **{name: getattr(settings, name) for name in free})
+    device = next(net.parameters()).device
+    if model.kind != "transformer" or settings != plain or net.training or device.type != "cpu":
+        return None
+    ends, banned = model.special_tokens.ends, model.special_tokens.banned(settings.allow_unknown)
+    read, ids = Rows.whole(torch.tensor([source])), [i for i in draft if i < net.config.vocab_size and i not in ends]
+    for _ in range(PASSES):
+        if len(ids) >= room or set(ids) & set(banned):
+            return None
+        row = make_answer_input(model, source, ids, True, []).row
+        best = net(read, Rows.whole(torch.tensor([row])))[0].topk(2)
+        written = best.indices[:, 0].tolist()
+        end = next((place for place, token in enumerate(written) if token in ends), len(written))
+        before, ids = ids, written[:end]
+        if ids == before and end < len(written):
+            surely = bool((best.values[: end + 1, 0] - best.values[: end + 1, 1]).min() > CLOSE)
+            return ids if surely else None
+    return None
 
 
 def search(

@@ -117,5 +117,6 @@ def panels(parts: Sequence[LinePanel | BarPanel], across: int = 3) -> Any:
         axis.set_title(part.title, fontsize=9)
         axis.set_ylabel(part.up, fontsize=8)
         axis.tick_params(labelsize=8)
-        axis.legend(frameon=isinstance(part, BarPanel), framealpha=0.85, edgecolor="none", fontsize=7)
+        below = -0.3 if isinstance(part, LinePanel) or any("\n" in group for group in part.groups) else -0.14
+        axis.legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(0, below), borderaxespad=0)
     return fig

@@ -18,6 +18,7 @@ from typing import Any
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import Hypothesis, Request
+from glassformer.serve.api_errors import APIError
 from glassformer.tasks import TextModel
 
 numbers = itertools.count()
@@ -109,6 +110,11 @@ class ServerJob:
         """Nobody waits any more: the worker stops between two steps. Nothing, where the answer is there."""
         self.reply.cancel()  # it may be already: a task that is cancelled cancels what it awaits
         self.cancelled = self.reply.cancelled()
+
+    def check_wanted(self) -> None:
+        """Ends work, by an error, that nobody waits for any more; for a function to call where it cannot yield."""
+        if self.cancelled:
+            raise APIError(499, "whoever asked has gone")
 
     # ---- from the worker's thread to the loop
 

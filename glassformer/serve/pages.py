@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 from starlette.requests import Request
@@ -64,6 +64,9 @@ class LookFields(NextFields):
     across: bool = Field(False, description="With what each of the kept weights makes of the same answer.")
     binary: bool = Field(False, description="With data, the arrays as bytes; see glassformer/serve/arrays.py.")
     explained: bool = Field(True, description="With attribution, saliency and the beam's tree, which take the longest.")
+    draft: list[Annotated[int, Field(ge=0)]] = Field(
+        [], max_length=LOOKED_AT, description="Token ids that the answer may be: it is then found sooner."
+    )
 
 
 @cache
@@ -160,20 +163,23 @@ class Pages:
 
             model = at_step(self.service.models, model, run, fields.step)
             check_tokens(model, fields.text)
-            how: dict[str, Any] = {"prefix": fields.prefix, "explained": fields.explained}
-            found = live_data(model, fields.text, fields.target, run.name, fields.cut, **how)
+            asked = {name: getattr(fields, name) for name in ("cut", "prefix", "explained", "draft")}
+            found = live_data(model, fields.text, fields.target, run.name, **asked, between=job.check_wanted)
             found["step"] = fields.step
             if fields.across and not fields.cut:
                 yield
                 views = []
-                inside = look_inside(model, fields.text, fields.target, prefix=fields.prefix, explained=False)
+                inside = look_inside(
+                    model, fields.text, fields.target, prefix=fields.prefix, explained=False, tree=False
+                )
                 for view in checkpoint_views(RunFolder(run.path), inside):
                     views.append(view)
                     yield
                 found["across"] = across_data(views) if len(views) > 1 else []
             return found
 
-        data = await self.service.ask(run, FunctionJob(report))
+        job = FunctionJob(report)
+        data = await self.service.ask(run, job)
         if fields.data and fields.binary:
             return Response(self.arrays.packed(data), media_type=BYTES)
         if fields.data:

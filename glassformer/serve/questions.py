@@ -94,7 +94,7 @@ class Questions:
             model = at_step(self.service.models, model, run, fields.step)
             check_tokens(model, fields.text)
             with ablate(model.model, fields.cut):  # the answer is that of the model on the screen
-                inside = look_inside(model, fields.text, prefix=fields.prefix, explained=False)
+                inside = look_inside(model, fields.text, prefix=fields.prefix, explained=False, tree=False)
             if fields.output >= len(inside.input.positions):
                 raise APIError(400, f"output: the answer has {len(inside.input.positions)} outputs", param="output")
             found = []

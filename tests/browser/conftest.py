@@ -79,6 +79,33 @@ def pages(insides: dict[str, Inspection], tmp_path_factory: pytest.TempPathFacto
     return found
 
 
+LEARNED = {"steps": 120, "validate_every": 120, "save_every": 120, "learning_rate": 2e-2}  # so that cuts are felt
+
+
+@pytest.fixture(scope="session")
+def learned_paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """An encoder-decoder that has learned its numbers, and a GPT that says things at random."""
+    folder = tmp_path_factory.mktemp("learned")
+    return [small_run(folder / "pairs", "pairs", name="numbers", **LEARNED).path, *make_runs(folder, "writer")]
+
+
+@pytest.fixture(scope="session")
+def learned_server(learned_paths: list[Path]) -> Iterator[Running]:
+    """Their owner's; no test changes anything of it."""
+    with running(learned_paths, examples=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of two runs of the same data, `numbers` and `steeper`, one at a higher rate, with what they were on the way."""
+    found = tmp_path_factory.mktemp("two")
+    how = {"steps": 24, "validate_every": 8, "save_every": 8, "log_every": 2, "history": True, "keep_last": 9}
+    small_run(found, "pairs", name="numbers", **how)
+    small_run(found, "pairs", name="steeper", **how | {"learning_rate": 3e-2})
+    return found
+
+
 @pytest.fixture(scope="session")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Runs for a server: an encoder-decoder that has begun to learn numbers, and a GPT that says things at random."""

@@ -18,18 +18,15 @@ from tests.browser.test_live_page import LiveTab
 from tests.browser.test_serve_page import NARROW, TEXT
 from tests.inspection.families import FAMILIES
 from tests.serve.harness import Running, running
-from tests.small_runs import small_run
 from tests.talking import make_run
 
 pytestmark = pytest.mark.slow
+DRAWN = "live.drawn === live.data"
 
 
 @pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("compare")
-    how = {"steps": 24, "history": True}
-    names = {"numbers": {}, "steeper": {"learning_rate": 3e-2}}
-    return [small_run(folder, "pairs", name=name, **how | more).path for name, more in names.items()]
+def paths(two_runs: Path) -> list[Path]:
+    return [two_runs / "numbers", two_runs / "steeper"]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +45,7 @@ def tab(browser: Any, server: Running) -> Iterator[LiveTab]:
 
 def beside(tab: LiveTab, title: str) -> dict[str, Any]:
     """The data on the screen, once a report with this title stands beside it and the differences are ranked."""
-    tab.page.wait_for_function("title => live.data?.beside?.title === title", arg=title, timeout=60_000)
+    tab.page.wait_for_function(f"title => live.data?.beside?.title === title && {DRAWN}", arg=title, timeout=60_000)
     tab.page.wait_for_selector("#apart .caption")
     return tab.page.evaluate("live.data")  # type: ignore[no-any-return]
 
@@ -81,7 +78,7 @@ def test_another_run(tab: LiveTab, paths: list[Path]) -> None:
     assert state["view"] == "maps" and heads[0].endswith(f":{state['head']}") and f".{state['layer']}." in heads[0]
     assert tab.page.locator(".panel").count() == 2
     tab.page.select_option("#compare select >> nth=0", "")
-    tab.page.wait_for_function("() => live.data && !live.data.beside")
+    tab.page.wait_for_function(f"() => live.data && !live.data.beside && {DRAWN}")
     assert tab.page.locator(".panel").count() == 1
 
 
@@ -94,11 +91,11 @@ def test_another_step_text_and_the_whole(tab: LiveTab, paths: list[Path]) -> Non
     assert "beside=step%3A10" in tab.page.url
     tab.page.select_option("#compare select >> nth=0", "text")
     tab.page.type("#other", "vier vier")
-    tab.page.wait_for_function("() => live.data?.beside?.text === 'vier vier'", timeout=60_000)
+    tab.page.wait_for_function(f"() => live.data?.beside?.text === 'vier vier' && {DRAWN}", timeout=60_000)
     tab.page.select_option("#compare select >> nth=0", "")
-    tab.page.wait_for_function("() => live.data && !live.data.beside")
+    tab.page.wait_for_function(f"() => live.data && !live.data.beside && {DRAWN}")
     tab.page.click("#cut-layer")
-    tab.page.wait_for_function("() => live.data?.cut")
+    tab.page.wait_for_function(f"() => live.data?.cut && {DRAWN}")
     tab.page.select_option("#compare select >> nth=0", "whole")
     data = beside(tab, "numbers, whole")
     assert data["beside"]["answer"] == data["cut"]["answer"] and "cut" not in data["beside"]
@@ -152,7 +149,7 @@ def test_an_activation_is_carried_over(browser: Any, chatter: tuple[Running, Pat
     assert tab.page.inner_text("#carried b").split() == wanted.split()
     assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     tab.page.fill("#other", "a dog")
-    tab.page.wait_for_function("() => live.data.beside?.text === 'a dog'", timeout=60_000)
+    tab.page.wait_for_function(f"() => live.data.beside?.text === 'a dog' && {DRAWN}", timeout=60_000)
     tab.page.click("#patch")
     tab.page.wait_for_selector("#carried .failed")  # two texts of other lengths
     assert "6" in tab.page.inner_text("#carried .failed") and all("400" in told for told in tab.complaints)

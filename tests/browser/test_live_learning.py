@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,14 @@ from tests.browser.test_live_page import LiveTab
 from tests.browser.test_serve_page import NARROW, TEXT
 from tests.inspection.families import logits_of
 from tests.serve.harness import Running, running
-from tests.small_runs import small_run
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two runs of the same data, one at a higher rate."""
-    found = tmp_path_factory.mktemp("learning")
-    how = {"steps": 24, "validate_every": 8, "save_every": 8, "log_every": 2, "history": True, "keep_last": 9}
-    small_run(found, "pairs", name="numbers", **how)
-    small_run(found, "pairs", name="steeper", **how | {"learning_rate": 3e-2})
-    return found
+def folder(two_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copies, since logs grow and a run is begun."""
+    return Path(shutil.copytree(two_runs, tmp_path_factory.mktemp("learning") / "runs"))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +45,9 @@ def tab(browser: Any, server: Running) -> Iterator[LiveTab]:
 
 def at_step(tab: LiveTab, step: int | None) -> dict[str, Any]:
     """The data on the screen, once the weights of this step have answered, with all kept weights beside."""
-    told = "step => live.data?.step === step && live.data.across.length && live.data.saliency"
+    told = (
+        "step => live.data?.step === step && live.data.across.length && live.data.saliency && live.drawn === live.data"
+    )
     tab.page.wait_for_function(told, arg=step, timeout=60_000)
     tab.page.wait_for_function("() => live.state.textContent === ''")
     return tab.page.evaluate("live.data")  # type: ignore[no-any-return]

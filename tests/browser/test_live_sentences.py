@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,16 @@ from glassformer.inspection.inspection import look_inside
 from glassformer.probe import ablate
 from glassformer.runs.folder import RunFolder
 from tests.browser.test_live_page import LiveTab
-from tests.browser.test_live_why import LEARNED
 from tests.browser.test_serve_page import NARROW
 from tests.inspection.families import logits_of
 from tests.serve.harness import Running, running
-from tests.small_runs import small_run
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_run(tmp_path_factory.mktemp("sentences"), "pairs", name="numbers", **LEARNED).path
-
-
-@pytest.fixture(scope="module")
-def server(path: Path) -> Iterator[Running]:
-    with running([path], examples=True) as found:
-        yield found
+@pytest.fixture
+def path(learned_paths: list[Path]) -> Path:
+    return learned_paths[0]
 
 
 def loss(model: Any, text: str, target: str) -> float:
@@ -53,10 +44,10 @@ def rows(tab: LiveTab, columns: int) -> list[list[str]]:
     ]
 
 
-def test_sentences_by_loss_and_by_a_head(browser: Any, server: Running, path: Path) -> None:
+def test_sentences_by_loss_and_by_a_head(browser: Any, learned_server: Running, path: Path) -> None:
     """Every sentence of the test split once, with the loss of its right answer and that without the head, the hardest first and
     then the one that loses most; a click reads it. Broken variants: the head left cut; the loss of the model's own answer."""
-    tab = LiveTab(browser, server, "/open?text=eins#view=maps&kind=decoder&layer=0&head=0")
+    tab = LiveTab(browser, learned_server, "/open?model=numbers&text=eins#view=maps&kind=decoder&layer=0&head=0")
     tab.wait("eins")
     tab.page.click("#sentences summary")
     tab.page.click("#by-loss")
@@ -85,8 +76,8 @@ def test_sentences_by_loss_and_by_a_head(browser: Any, server: Running, path: Pa
 
 
 @pytest.mark.parametrize("how", [{"viewport": NARROW}, {"locale": "zh-CN"}], ids=["narrow", "zh"])
-def test_on_every_screen(how: dict[str, Any], browser: Any, server: Running) -> None:
-    tab = LiveTab(browser, server, "/open?text=eins", **how)
+def test_on_every_screen(how: dict[str, Any], browser: Any, learned_server: Running) -> None:
+    tab = LiveTab(browser, learned_server, "/open?model=numbers&text=eins", **how)
     tab.page.click("#sentences summary")
     tab.page.click("#by-part")
     assert rows(tab, 5)

@@ -57,13 +57,15 @@ def test_each_file_holds_what_was_seen(browser: Any, server: Running, path: Path
     assert data["answer"] in other.inner_text("header")
     other.close()
     tab.page.click("[data-view=tokens]")
+    tab.page.wait_for_selector("#view[data-view=tokens][aria-busy=false]")
     _, content = taken(tab, "csv")
     lines = list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"))))
     assert [float(line["logprob"]) for line in lines] == pytest.approx(data["outputs"]["logprob"])
     tab.page.click("#take-svg")
-    assert tab.page.inner_text("#take [role=status]")  # there is no drawing of tokens, and that is said
+    # There is no drawing of tokens, and that is said.
+    tab.page.wait_for_function("() => document.querySelector('#take [role=status]').textContent")
     tab.page.click("[data-view=machine]")
-    tab.page.wait_for_selector("#stage svg")
+    tab.page.wait_for_selector("#view[data-view=machine][aria-busy=false]")
     name, content = taken(tab, "svg")
     assert name == "machine.svg" and len(list(ElementTree.fromstring(content).iter())) > 10
     assert taken(tab, "png")[1].startswith(b"\x89PNG\r\n")

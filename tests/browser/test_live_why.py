@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +15,9 @@ from glassformer.probe import ablate
 from tests.browser.test_live_page import LiveTab
 from tests.browser.test_serve_page import NARROW, TEXT
 from tests.inspection.families import logits_of
-from tests.serve.harness import Running, make_runs, running
-from tests.small_runs import small_run
+from tests.serve.harness import Running
 
 pytestmark = pytest.mark.slow
-LEARNED = {"steps": 120, "validate_every": 120, "save_every": 120, "learning_rate": 2e-2}  # so that cuts are felt
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("why")
-    return [small_run(folder / "pairs", "pairs", name="numbers", **LEARNED).path, *make_runs(folder, "writer")]
-
-
-@pytest.fixture(scope="module")
-def server(paths: list[Path]) -> Iterator[Running]:
-    with running(paths) as found:
-        yield found
 
 
 def because(tab: LiveTab) -> str:
@@ -40,15 +25,15 @@ def because(tab: LiveTab) -> str:
     return str(tab.page.inner_text("#because")).replace("−", "-")
 
 
-def test_why_a_token_came(browser: Any, server: Running, paths: list[Path]) -> None:
+def test_why_a_token_came(browser: Any, learned_server: Running, learned_paths: list[Path]) -> None:
     """The part that is named is the one with the largest term; what the token has without it is what the model says with that
     part cut; whether they agree follows from all three. A link shows the head with the cell it names. Broken variants: the part
     left cut for others; the worst part of all taken for the one that attribution names."""
-    tab = LiveTab(browser, server, f"/open?model=numbers&text={TEXT.replace(' ', '+')}")
+    tab = LiveTab(browser, learned_server, f"/open?model=numbers&text={TEXT.replace(' ', '+')}")
     data = tab.wait(TEXT)
     tab.page.click("#why [data-output='0']")
     told = because(tab)
-    model = glassformer.load(paths[0], device="cpu")
+    model = glassformer.load(learned_paths[0], device="cpu")
     inside = look_inside(model, TEXT)
     assert inside.attribution is not None and inside.saliency is not None
     terms = inside.attribution.terms[0, 0] - inside.attribution.terms[0, 1]
@@ -86,9 +71,9 @@ def test_why_a_token_came(browser: Any, server: Running, paths: list[Path]) -> N
     )
     verdict |= {"otherKey"} if named != key else set()
     assert set(str(tab.page.get_attribute("#verdict", "data-verdict")).split()) == (verdict or {"agree"})
-    run = server.served.models.get("numbers")
+    run = learned_server.served.models.get("numbers")
     asked = {"q": TEXT, "source": run.sources[0], "target": run.target}
-    assert server.post("/translate", asked)["translatedText"] == data["answer"]
+    assert learned_server.post("/translate", asked)["translatedText"] == data["answer"]
     tab.page.click(f"#because .link:has-text('{head}')")
     state = tab.page.evaluate("live.page.state")
     assert (state["view"], state["kind"], state["head"]) == ("maps", kind, int(number))
@@ -102,9 +87,9 @@ def test_why_a_token_came(browser: Any, server: Running, paths: list[Path]) -> N
 @pytest.mark.parametrize(
     "how", [{"viewport": NARROW}, {"locale": "zh-CN", "color_scheme": "dark"}], ids=["narrow", "zh"]
 )
-def test_on_every_screen(how: dict[str, Any], browser: Any, server: Running, paths: list[Path]) -> None:
+def test_on_every_screen(how: dict[str, Any], browser: Any, learned_server: Running, learned_paths: list[Path]) -> None:
     """Of a GPT, by the keyboard, in the reader's language."""
-    tab = LiveTab(browser, server, f"/open?model={paths[1].name}&text=the+cat", **how)
+    tab = LiveTab(browser, learned_server, f"/open?model={learned_paths[1].name}&text=the+cat", **how)
     tab.wait("the cat")
     tab.page.focus("#why [data-output]")
     tab.page.keyboard.press("Enter")

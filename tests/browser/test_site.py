@@ -31,13 +31,19 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_site_is_whole_by_itself(site: Path) -> None:
-    """Both languages; nothing from elsewhere; formulas need no script; each part of the site has its own reference."""
+    """Both languages; nothing from elsewhere; formulas need no script; each part of the site has its own reference, and notebooks
+    with what they have shown."""
     pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
     for path, html in pages.items():
         assert not re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="(?:https?:)?//[^"]*"', html), path.name
     first = pages[site / "tour" / "dictionary.html"]
     assert "<math" in first and "def" in first and "\\frac" not in re.sub(r"<annotation.*?</annotation>", "", first)
-    for name in ("tour/dictionary", "reference/public", "source/glassformer/nn/attention.py"):
+    notebook = pages[site / "zh" / "notebooks" / "first-look.html"]
+    assert (
+        "第一眼" in notebook and "edaf" in notebook and "data:image/png" in notebook
+    )  # text, what was shown, a picture
+    names = ("tour/dictionary", "reference/public", "source/glassformer/nn/attention.py", "notebooks/look-inside")
+    for name in names:
         assert '<html lang="en"' in pages[site / f"{name}.html"]
         assert '<html lang="zh"' in pages[site / "zh" / f"{name}.html"]
         for page in (
@@ -102,6 +108,7 @@ def test_no_page_is_wider_than_a_phone(site: Path, browser: Any) -> None:
         "how-to/export",
         "reference/public",
         "zh/index",
+        "zh/notebooks/first-look",
     ):
         page.goto((site / f"{name}.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name

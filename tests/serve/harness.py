@@ -64,7 +64,7 @@ class Running:
     def books(self) -> dict[str, float]:
         """The sums of what was received and what became of it."""
         text = self.ask("GET", "/metrics")[2].decode()
-        found: dict[str, float] = {}
+        found = {"received": 0.0, "in_flight": 0.0}
         for line in text.splitlines():
             if line.startswith("glassformer_requests_") and not line.startswith("#"):
                 name, value = line.rsplit(" ", 1)

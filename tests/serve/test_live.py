@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import math
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from glassformer.inspection import saliency
 from glassformer.serve import arrays
 from glassformer.serve.auth import Auth
 from tests.serve.harness import Running, make_runs, running
@@ -117,6 +120,22 @@ def test_a_closed_tab_ends_its_work(server: Running, path: Path) -> None:
         connection.close()
     assert server.post("/next", {"model": path.name, "text": TEXT})["ids"]
     assert server.check_books()["cancelled"] - before >= 6  # one or two may have been under way
+
+
+def test_work_under_way_for_who_has_gone_ends(server: Running, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle: whoever types the next letter does not wait until the last one is explained, with a cut or without, and
+    no cut stays. Broken variant: looked for between two jobs alone (the passes of this one would take days)."""
+    asked = {"model": path.name, "text": TEXT}
+    plain = server.post("/next", asked)
+    monkeypatch.setattr(saliency, "STEPS", 10**7)
+    monkeypatch.setattr(saliency, "MOST_WORK", math.inf)
+    for cut in ([], ["decoder.0.mlp"]):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        body = json.dumps(asked | {"data": True, "cut": cut}).encode()
+        connection.request("POST", "/look", body, {"Content-Type": "application/json"})
+        time.sleep(0.5)  # it is at it
+        connection.close()
+        assert server.post("/next", asked) == plain
 
 
 def test_a_key_is_needed_where_there_is_one(path: Path) -> None:

@@ -75,7 +75,8 @@ class Page {
     this.panels = [data, ...(data.beside ? [data.beside] : [])].map((one, index) => new Panel(this, one, index));
     // Of a foreign model nothing may be known of how its tokens join.
     this.hasUnits = this.panels.some((panel) => Object.values(panel.data.sides).some((side) => unitsOf(side, "words").starts.length < side.pieces.length));
-    this.views = [...(this.more.views ?? []), ...VIEWS].sort((a, b) => GROUPS.indexOf(groupOf(a)) - GROUPS.indexOf(groupOf(b))).filter((view) => this.panels.some((panel) => view.has(panel.data)));
+    const shown = (this.views ?? []).map((view) => view.title); // what is on its way keeps its place
+    this.views = [...(this.more.views ?? []), ...VIEWS].sort((a, b) => GROUPS.indexOf(groupOf(a)) - GROUPS.indexOf(groupOf(b))).filter((view) => this.panels.some((panel) => view.has(panel.data) || (panel.data.pending && shown.includes(view.title))));
   }
 
   get state() {
@@ -191,7 +192,7 @@ class Page {
       panel.element.append(...(this.panels.length > 1 ? panel.heading() : []), inner);
       columns.append(panel.element);
       if (!kind.has(panel.data)) {
-        inner.append(h("p", { class: "note" }, words.notHere));
+        inner.append(h("p", { class: "note" }, panel.data.pending ? words.reading : words.notHere));
         continue;
       }
       const view = new kind(panel);

@@ -9,8 +9,9 @@ import { heldOutput, positionOf } from "./held.js";
 import { View } from "./view.js";
 import { filled } from "./words.js";
 
+/** Doubt is marked; what the model was sure of stays paper. */
 function chip(label, probability, attributes) {
-  const colour = sizeColour(probability);
+  const colour = sizeColour(1 - probability);
   return h("button", { type: "button", class: "chip", style: { background: css(colour), color: inkOn(colour) }, ...attributes }, visible(label));
 }
 
@@ -122,7 +123,7 @@ export class TokensView extends View {
     return [
       this.howTo(this.sentence()),
       h("div", { class: "chips" }, chips),
-      legend({ kind: "one", most: 1, name: words.probability }, String, words, false),
+      legend({ kind: "one", most: 1, name: words.doubt }, String, words, false),
       state.unit === "pieces" || outputs.labels ? null : h("p", { class: "note" }, words.joint),
       loss,
       h("div", { class: "scroll" }, h("table", { class: "tokens" }, h("thead", {}, h("tr", {}, heads.filter(Boolean).map((text) => h("th", { scope: "col" }, text)))), this.body)),

@@ -61,6 +61,7 @@ export const EN = {
   label: "Label",
   word: "Word",
   probability: "Probability",
+  doubt: "doubt: 1 − probability",
   rank: "Rank",
   entropy: "Entropy",
   alternatives: "Best alternatives",

@@ -52,6 +52,12 @@ def measured() -> dict[str, dict[str, Any]]:
     return structured.read(path, dict[str, dict[str, Any]]) if path.is_file() else {}
 
 
+def planned_trials(claim: Claim, budget: Budget) -> dict[str, dict[str, Any]]:
+    """The settings of every trial, by what a kept one is found again by."""
+    same = [claim.name, claim.version, budget.name]
+    return {json.dumps([*same, settings], sort_keys=True): settings for settings in claim.plan(budget)}
+
+
 def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None, device: str = "cpu") -> ClaimReport:
     """Puts a claim to the test and leaves in `out`: trials.jsonl, NAME.json, NAME.md, NAME.png, NAME.svg. On a GPU too several
     trials run at once: a small model alone does not fill it."""
@@ -60,8 +66,7 @@ def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None, dev
     out.mkdir(parents=True, exist_ok=True)
     with OwnedFiles(out).exclusive_lock("study"):
         began = time.perf_counter()
-        same = [claim.name, claim.version, budget.name]  # what a kept trial is found again by, with its settings
-        planned = {json.dumps([*same, settings], sort_keys=True): settings for settings in claim.plan(budget)}
+        planned = planned_trials(claim, budget)
         calls = {key: TrialCall(claim.run_trial, (budget,), settings, device) for key, settings in planned.items()}
         at_once = 1 if claim.exclusive else jobs or machine.cores()
         kept = run_trials(claim.name, calls, OwnedFiles(out).claim(KEPT)[0], at_once)

@@ -128,9 +128,11 @@ export class Live {
     const chips = [...this.examples.map((text) => example(text, text, text)), this.stray ? example(this.stray, `${this.stray} ⇄`, words.stray) : null];
     this.root.replaceChildren(
       h("div", { class: "line" }, ...(this.host ? [] : [this.modelField(), this.keyRequired ? this.keyField() : null, this.input, h("span", { class: "caption" }, "→")]), this.said, this.state),
-      this.tokenLine = h("div", { class: "line scroll", id: "tokens" }),
+      h("div", { class: "line rows" },
+        this.tokenLine = h("div", { class: "line scroll", id: "tokens" }),
+        h("nav", { class: "line", "aria-label": words.further }, h("span", { class: "caption" }, words.further), this.further()),
+      ),
       this.examples.length ? h("div", { class: "line" }, h("span", { class: "caption" }, words.examples), chips) : "",
-      h("nav", { class: "line", "aria-label": words.further }, h("span", { class: "caption" }, words.further), this.further()),
     );
     this.drawAnswer();
     this.learning.draw();
@@ -173,7 +175,7 @@ export class Live {
     return Object.entries(names).map(([id, name]) => h("button", { type: "button", class: "chip", "data-to": id, onclick: () => {
       const section = document.getElementById(id);
       for (const details of section.querySelectorAll("details")) details.open = true;
-      section.scrollIntoView({ block: "center" });
+      section.scrollIntoView({ block: "start" });
       section.querySelector("button, summary, select, input")?.focus({ preventScroll: true });
     } }, name));
   }
@@ -226,18 +228,20 @@ export class Live {
     this.state.classList.remove("failed");
     if (!this.text.trim() || !this.model) return;
     const asked = this.asked();
-    setTimeout(() => own.signal.aborted || this.remember()); // while the server works
     const waiting = setTimeout(() => (this.state.textContent = this.words.reading), 300);
     try {
       const begun = performance.now();
       const view = this.page?.state.view ?? new URLSearchParams(location.hash.slice(1)).get("view");
       const beside = this.compare.asked(asked);
       if (!SLOW.includes(view) && !beside) {
-        await this.take(await askReport({ ...asked, explained: false }, own.signal), own);
+        const draft = this.data ? this.answerIds() : []; // a letter more seldom changes all of the answer
+        const quick = await askReport({ ...asked, explained: false, draft }, own.signal);
+        quick.pending = this.wanted || !this.isLong(quick); // the views of the slow part stay among the tabs
+        await this.take(quick, own);
         this.took = performance.now() - begun;
         await new Promise((rested) => setTimeout(rested, REST));
         if (own.signal.aborted) return;
-        if (this.isLong && !this.wanted) return void (this.state.textContent = "");
+        if (!quick.pending) return void (this.state.textContent = "");
       }
       const data = await askReport({ ...asked, across: this.learning.wantsAcross }, own.signal);
       await this.take(beside ? this.compare.joined(data, await askReport(beside, own.signal)) : data, own);
@@ -246,14 +250,15 @@ export class Live {
       if (own.signal.aborted) return;
       this.state.classList.add("failed");
       this.state.textContent = error.message;
+      this.remember();
     } finally {
       clearTimeout(waiting);
     }
   }
 
-  /** Is the text on the screen so long that the slow part takes more than a few seconds? */
-  get isLong() {
-    return Object.values(this.data?.sides ?? {}).some((side) => side.pieces.length > LONG);
+  /** Is a text so long that the slow part takes more than a few seconds? */
+  isLong(data) {
+    return Object.values(data.sides).some((side) => side.pieces.length > LONG);
   }
 
   async take(data, own) {
@@ -276,23 +281,38 @@ export class Live {
       this.draw();
       if (this.walk.at !== null) this.walk.go(this.walk.at);
     } else await this.page.update(data);
-    this.drawAnswer();
+    this.drawSaid();
+    // The answer and the open view stand; what is around them comes when they are painted.
+    cancelAnimationFrame(this.around);
+    this.around = requestAnimationFrame(() => setTimeout(() => {
+      this.drawAround();
+      this.remember();
+    }));
   }
 
   drawAnswer() {
+    if (!this.data) return;
+    this.drawSaid();
+    this.drawAround();
+  }
+
+  drawSaid() {
     const { data, words } = this;
-    this.stage.draw();
-    if (!data) return;
     const said = data.answer ?? data.says ?? "";
     const was = data.cut && data.cut.answer !== said ? h("span", { class: "was", title: words.whole }, data.cut.answer ?? "") : null;
     this.said.hidden = this.host && !was && !this.forced.length; // the translator says it
     this.said.replaceChildren(said, ...(was ? [" ", was] : []));
     this.drawTokens();
+  }
+
+  drawAround() {
+    this.stage.draw();
     this.walk.draw();
     this.learning.drawWeights();
     this.why.draw();
     this.compare.rank();
     this.sentences.draw();
+    this.drawn = this.data;
   }
 
   // ---- choosing the next token
@@ -355,7 +375,7 @@ export class Live {
       return h("button", { type: "button", class: kind, "data-place": i, "aria-pressed": String(i === now), title: filled(words.chooseThis, share(p)), onclick: () => this.go(i) }, token(names[outputs.tokens[this.first + i]]));
     });
     const free = this.forced.length ? h("button", { type: "button", class: "chip", id: "free", onclick: () => this.force([]) }, words.free) : "";
-    const explain = this.isLong && !data.saliency ? h("button", { type: "button", class: "chip", id: "explain", title: words.explainAbout, onclick: () => {
+    const explain = this.isLong(data) && !data.saliency ? h("button", { type: "button", class: "chip", id: "explain", title: words.explainAbout, onclick: () => {
       this.wanted = true;
       this.later(0);
     } }, words.explain) : "";

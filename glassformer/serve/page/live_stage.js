@@ -125,9 +125,9 @@ export class Stage {
     const focused = this.root.contains(document.activeElement) ? document.activeElement.dataset.part ?? document.activeElement.id : null;
     this.root.replaceChildren(
       h("div", { class: "line" }, h("label", { class: "choice" }, h("span", { class: "caption" }, page.words.layer), layers)),
+      ...effect(data.cut, words),
       h("details", { open }, h("summary", {}, words.drawing), picture),
       this.cutLine(),
-      ...effect(data.cut, words),
     );
     if (focused) (this.root.querySelector(`[data-part="${focused}"]`) ?? document.getElementById(focused))?.focus({ preventScroll: true });
   }

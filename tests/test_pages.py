@@ -94,13 +94,12 @@ def fault_of(command: str) -> str | None:
             return f"there is no recipe {plain[0]}"
         base = plain[0] if plain[0] in recipe_names() else "dates"
         varied = [words[i + 1] for i, word in enumerate(words) if word == "--vary"]
-        changes = [w for w in plain[1:] if w not in varied and re.fullmatch(r"(model|data|train|decode)\.\w+=\S+", w)]
+        changes = [w for w in plain[1:] if w not in varied and re.fullmatch(r"(model|train|decode)\.\w+=\S+", w)]
+        read_recipe(base, changes)  # an unknown setting is an error with its name
         for one in " ".join(varied).split():
             key, _, values = one.partition("=")
-            changes += [f"{key}={value}" for value in values.split(",")]
-        for change in changes:
-            if not change.startswith("data."):
-                read_recipe(base, [change])  # an unknown setting is an error with its name
+            for value in () if key.startswith("data.") else values.split(","):
+                read_recipe(base, [*changes, f"{key}={value}"])
     if verb.name == "info" and plain and "--settings" not in words:
         return None if plain[0] in PRESETS or plain[0] in recipe_names() else f"there is no preset {plain[0]}"
     return None

@@ -183,9 +183,9 @@ def least_important(found: HeadImportances, count: int) -> list[Component]:
     if not 1 <= count < len(order):
         raise UserError(
             "--prune takes out between 1 and {most} of this model's {of} heads, not {n}",
-            most=len(order) - 1,
-            of=len(order),
-            n=count,
+            len(order) - 1,
+            len(order),
+            count,
         )
     return order[:count]
 

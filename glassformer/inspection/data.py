@@ -147,9 +147,8 @@ def beam_data(inside: Inspection, names: Names) -> dict[str, Any] | None:
         {"text": decode(h.ids), "score": h.score, "logprob": h.logprob, "length": len(h.ids), "ended": h.ended}
         for h in found.answers
     ]
-    root = names.number([inside.input.row[inside.input.given - 1]])[
-        0
-    ]  # the last token read before the first was written
+    # The last token read before the first was written.
+    root = names.number([inside.input.row[inside.input.given - 1]])[0]
     return {
         "width": found.beam,
         "recipe": found.recipe,

@@ -118,10 +118,7 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
         row = model.with_special_tokens(ids)
         positions = [i for i, token in enumerate(row) if token == MASK] if masked else list(range(1, 1 + len(ids)))
         if not masked:
-            notes = [
-                *notes,
-                _("no [MASK]: at each place the model says what it reads there"),
-            ]
+            notes = [*notes, _("no [MASK]: at each place the model says what it reads there")]
         return ModelInput(
             [], row, [None if token == MASK else token for token in row], positions, len(row), notes=notes
         )

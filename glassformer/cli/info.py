@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli import options
-from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, read_recipe, recipe_names
+from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, not_among, read_recipe, recipe_names
 from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
@@ -41,10 +41,7 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
         return Recipe.from_dict(read_facts(Path(name))["recipe"])
     known = [*PRESETS, *recipe_names()]
     raise ConfigError(
-        "there is no preset, recipe or run {name!r}{suggestion}; known are {known}",
-        name,
-        did_you_mean(name, known),
-        ", ".join(known),
+        "there is no preset, recipe or run {name!r}{suggestion}; known are {known}", *not_among(name, known)
     )
 
 
@@ -130,12 +127,7 @@ def show_settings(parts: Sequence[str]) -> None:
     for part in parts or list(PARTS):
         section, dot, name = part.partition(".")
         if section not in PARTS:
-            raise ConfigError(
-                "there is no part {section!r}{suggestion}; there are {parts}",
-                section,
-                did_you_mean(section, list(PARTS)),
-                ", ".join(PARTS),
-            )
+            raise ConfigError("there is no part {section!r}{suggestion}; there are {parts}", *not_among(section, PARTS))
         known = [setting.name for setting in settings_of(section)]
         if dot and name not in known:
             raise ConfigError(

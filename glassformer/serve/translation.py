@@ -143,8 +143,9 @@ class TranslationJob(ServerJob):
 
 
 class HtmlJob(TranslationJob):
-    """Pieces of markup whose texts are translated and whose tags stay: each sentence goes to the model whole, and the tags inside it
-    around the words that translate theirs (tasks/markup.py). Whatever is no text stays as it was, to the byte (text/markup.py)."""
+    """Pieces of markup whose texts are translated and whose tags stay: each sentence goes to the model whole, and the tags inside
+    it around the words that translate theirs (tasks/markup.py). Whatever is no text stays as it was, to the byte
+    (text/markup.py)."""
 
     def __init__(self, pages: Sequence[str], options: TranslationOptions) -> None:
         self.pages = [html_segments(page) for page in pages]

@@ -12,7 +12,7 @@ from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, not_among, 
 from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
-from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, table_console
+from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, short, table_console
 
 if TYPE_CHECKING:
     from glassformer.models.costs import Costs, ParameterTensor
@@ -95,15 +95,6 @@ def fill_in_sizes(recipe: Recipe) -> tuple[Recipe, str]:
         recipe = recipe.with_model(n_label=2)
         notes.append(_("The labels are not known before the data is read: counted as 2."))
     return recipe, " ".join(map(localized, notes))
-
-
-def short(number: int | float) -> str:
-    """1234567 as 1.23 M."""
-    for unit in ("", " k", " M", " G", " T"):
-        if number < 1000 or unit == " T":
-            break
-        number /= 1000
-    return f"{number:.3g}{unit}" if unit else f"{number:,.0f}"
 
 
 def rows_of(listed: list[ParameterTensor]) -> list[tuple[str, str, str, str]]:

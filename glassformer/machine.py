@@ -24,10 +24,7 @@ import torch
 # psutil knows the machine's memory, and not a container's limit: what the kernel says of it, in both its versions.
 CGROUPS = (
     (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
-    (
-        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ),
+    (Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
 )
 # What torch calls each capability, on x86-64 and on ARM.
 INSTRUCTIONS: Mapping[str, tuple[str, ...]] = {

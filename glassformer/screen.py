@@ -134,6 +134,19 @@ def roughly(seconds: float) -> str:
     return f"{size:.1f} {unit}" if size < 10 else f"{size:.0f} {unit}"
 
 
+def short(number: int | float) -> str:
+    """A large number in three digits.
+
+    >>> short(1234567), short(912)
+    ('1.23 M', '912')
+    """
+    for unit in ("", " k", " M", " G", " T", " P", " E"):
+        if number < 1000 or unit == " E":
+            break
+        number /= 1000
+    return f"{number:.3g}{unit}"
+
+
 class Progress:
     """How far a long job is. `total` is where it ends, in whatever it counts; `first` where it goes on after an
     interruption. Nothing is shown before `after` seconds, so that short jobs stay silent."""

@@ -60,7 +60,7 @@ def compiled_entries() -> list[CacheEntry]:
     with suppress(OSError):
         for path in (home / "compiled").glob("torch-*") if home is not None else ():
             if path.is_dir() and not path.is_symlink():
-                about = localized(_("compiled code: {name}", name=path.name))
+                about = localized(_("compiled code: {name}", path.name))
                 found.append(CacheEntry(path, about, bytes_in(path), path.stat().st_mtime))
     return sorted(found, key=lambda entry: (entry.used, entry.path.name))
 
@@ -88,7 +88,7 @@ def compile_cache() -> Path | None:
             say(
                 _(
                     "{folder} is not yours alone, so no compiled code is kept there; torch keeps it where it usually does",
-                    folder=folder,
+                    folder,
                 )
             )
             return None
@@ -97,7 +97,7 @@ def compile_cache() -> Path | None:
         entry.mkdir(mode=0o700, exist_ok=True)
         os.utime(entry)
     except OSError as error:
-        say(_("compiled code is not kept in {folder}: {why}", folder=folder, why=error.strerror))
+        say(_("compiled code is not kept in {folder}: {why}", folder, error.strerror))
         return None
     return entry
 

@@ -178,7 +178,7 @@ def unsupported_reason(model: nn.Module, device: torch.device) -> str | None:
     if device.type != "cuda":
         return _("it needs a CUDA device")
     if torch.cuda.get_device_capability(device) < (8, 9):
-        return _("{device} has no products in 8 bits", device=torch.cuda.get_device_name(device))
+        return _("{device} has no products in 8 bits", torch.cuda.get_device_name(device))
     return misaligned_layer(model)
 
 
@@ -189,9 +189,9 @@ def misaligned_layer(model: nn.Module) -> str | None:
             if size % ALIGNMENT or not size:
                 return _(
                     "{name} has a side of {size}, and products in 8 bits want multiples of {alignment}",
-                    name=name,
-                    size=size,
-                    alignment=ALIGNMENT,
+                    name,
+                    size,
+                    ALIGNMENT,
                 )
     return None
 

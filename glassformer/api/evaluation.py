@@ -23,7 +23,7 @@ from glassformer.config import DataConfig, Recipe
 from glassformer.config.data import DataFile
 from glassformer.config.recipe import apply_override
 from glassformer.data.augment import PERTURBATIONS, perturbed
-from glassformer.data.batches import Batch, SentenceBatches, make_batches
+from glassformer.data.batches import Batch, SentenceBatches, recipe_batches
 from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.files import ReadContext
 from glassformer.data.memory import memory_rows
@@ -168,16 +168,8 @@ def score_examples(
             place = folder
         else:
             encode_split(data, split, first, model.tokenizers, place)
-        batches = make_batches(
-            data,
-            recipe.model.family,
-            recipe.model.head,
-            open_files(data, split, place),
-            recipe.model.block_size,
-            recipe.train.seed,
-            layout="padded",
-            training=False,
-        )
+        files = open_files(data, split, place)
+        batches = recipe_batches(dataclasses.replace(recipe, data=data), files, layout="padded", training=False)
         notes: tuple[str, ...] = ()
         scores = Scores({})
         if is_text or (isinstance(batches, SentenceBatches) and len(batches.kept)):

@@ -32,7 +32,7 @@ EVERY = 1.0  # seconds between two records
 
 
 @dataclass(frozen=True)
-class Record:
+class AnswerRecord:
     """Whose answers a file has, and how far it is."""
 
     format: int
@@ -49,10 +49,10 @@ def record_of(path: Path) -> Path:
     return Path(f"{path}.job")
 
 
-def read_record(path: Path) -> Record | None:
+def read_record(path: Path) -> AnswerRecord | None:
     """The record beside an answer file; None where there is none that this command wrote."""
     try:
-        found: Record = structured.read(record_of(path), Record, 1 << 20)
+        found: AnswerRecord = structured.read(record_of(path), AnswerRecord, 1 << 20)
     except (OSError, structured.Unreadable):
         return None
     return found if found.format == FORMAT else None
@@ -160,7 +160,7 @@ class AnswerFile:
             raise
         return file  # type: ignore[return-value]
 
-    def check_answers(self, file: BinaryIO, record: Record) -> None:
+    def check_answers(self, file: BinaryIO, record: AnswerRecord) -> None:
         """Every byte that is to be kept is one that was written; behind the answers of a job that ended there is nothing."""
         left = record.bytes
         while left > 0 and (block := file.read(min(left, 1 << 20))):
@@ -192,7 +192,7 @@ class AnswerFile:
 
     def write_record(self) -> None:
         """Whose answers these are, and how far they are."""
-        facts = Record(FORMAT, self.job, self.lines, self.bytes, self.digest.hexdigest(), self.done, VERSION)
+        facts = AnswerRecord(FORMAT, self.job, self.lines, self.bytes, self.digest.hexdigest(), self.done, VERSION)
         write_atomically(record_of(self.path), to_json(asdict(facts)))
         self.recorded = time.monotonic()
 

@@ -52,12 +52,7 @@ def complete_setting(incomplete: str) -> list[str]:
 
 
 COMPLETED: dict[str, Callable[[str], list[str]]] = {
-    "run": complete_run,
-    "runs": complete_run,
-    "first": complete_run,
-    "second": complete_run,
-    "from_run": complete_run,
-    "tokenizer": complete_run,
+    **dict.fromkeys(("run", "runs", "first", "second", "from_run", "tokenizer"), complete_run),
     "recipe": complete_recipe,
     "overrides": complete_setting,
 }

@@ -49,12 +49,8 @@ def check(
     if files[0].endswith(".toml") or (files[0] in recipe_names() and not Path(files[0]).exists()):
         report = doctor.check_config(read_recipe(files[0], files[1:]).data)
     else:
-        fields = {
-            "source_field": source_field,
-            "target_field": target_field,
-            "text_field": text_field,
-            "label_field": label_field,
-        }
+        fields = {"source_field": source_field, "target_field": target_field}
+        fields |= {"text_field": text_field, "label_field": label_field}
         report = doctor.check([Path(file) for file in files], task, **fields)
     console = table_console()
     if as_json:

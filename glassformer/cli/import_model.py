@@ -76,13 +76,8 @@ def tell_what_is_next(run: RunFolder, found: Imported) -> None:
 
     model = run.load_model()
     verb = TextModel(model, run.tokenizers, run.recipe).verb
-    made = _(
-        "a {model_type} of {num_params:,} parameters is now the run {path}",
-        found.model_type,
-        model.num_params(),
-        run.path,
-    )
-    print(localized(made))
+    what = found.model_type, model.num_params(), run.path
+    print(localized(_("a {model_type} of {num_params:,} parameters is now the run {path}", *what)))
     path = quote(str(run.path))
     if verb == "embed":
         print(f'next: python -c \'import glassformer; print(glassformer.load("{run.path}").embed("…"))\'')

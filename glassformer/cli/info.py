@@ -8,14 +8,47 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli import options
-from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, read_recipe, recipe_names
+from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, not_among, read_recipe, recipe_names
 from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
-from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, table_console
+from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, short, table_console
 
 if TYPE_CHECKING:
     from glassformer.models.costs import Costs, ParameterTensor
+
+
+DESCRIBED = (_("processor"), _("cores"), _("it has"), _("none that torch can use"))
+"""Of what `machine.describe` says: it stands below the language, and so its words are marked here."""
+
+
+def show_machine() -> None:
+    """Print the machine and every fast path; a trial that was never made here is made now, in about a second."""
+    from rich.text import Text
+
+    from glassformer import machine
+    from glassformer.accel import tuning
+    from glassformer.files.cache import cache_folder
+
+    console = table_console()
+    console.print(make_table((), [map(localized, row) for row in machine.describe()], show_header=False, box=None))
+    columns = _("path"), _("taken"), _("why"), (_("gain here"), RIGHT), _("measured")
+    table = make_table(columns, title=_("fast paths"))
+    for path, choice in tuning.choices():
+        measured = "\n".join(f"{m.gain:g}x on {m.machine}, {m.day}" for m in path.measured)
+        gain = "" if choice.gain is None else f"{choice.gain:.2f}x"
+        table.add_row(
+            Text(f"{path.name}\n").append(path.what, "dim"),
+            localized(_("yes") if choice.taken else _("no")),
+            choice.why,
+            gain,
+            measured,
+        )
+    console.print(table)
+    if (folder := cache_folder()) is not None:
+        kept = _("Trials are kept in {cache_folder}.", folder / "trials")
+        console.print(kept, style="dim", soft_wrap=True)
+
 
 BOLD = FIXED | {"style": "bold"}
 IN_LAYER = re.compile(r"\.(\*|\d+)\.")  # the number of a layer, or the star that stands for all of them
@@ -41,10 +74,7 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
         return Recipe.from_dict(read_facts(Path(name))["recipe"])
     known = [*PRESETS, *recipe_names()]
     raise ConfigError(
-        "there is no preset, recipe or run {name!r}{suggestion}; known are {known}",
-        name,
-        did_you_mean(name, known),
-        ", ".join(known),
+        "there is no preset, recipe or run {name!r}{suggestion}; known are {known}", *not_among(name, known)
     )
 
 
@@ -65,15 +95,6 @@ def fill_in_sizes(recipe: Recipe) -> tuple[Recipe, str]:
         recipe = recipe.with_model(n_label=2)
         notes.append(_("The labels are not known before the data is read: counted as 2."))
     return recipe, " ".join(map(localized, notes))
-
-
-def short(number: int | float) -> str:
-    """1234567 as 1.23 M."""
-    for unit in ("", " k", " M", " G", " T"):
-        if number < 1000 or unit == " T":
-            break
-        number /= 1000
-    return f"{number:.3g}{unit}" if unit else f"{number:,.0f}"
 
 
 def rows_of(listed: list[ParameterTensor]) -> list[tuple[str, str, str, str]]:
@@ -130,12 +151,7 @@ def show_settings(parts: Sequence[str]) -> None:
     for part in parts or list(PARTS):
         section, dot, name = part.partition(".")
         if section not in PARTS:
-            raise ConfigError(
-                "there is no part {section!r}{suggestion}; there are {parts}",
-                section,
-                did_you_mean(section, list(PARTS)),
-                ", ".join(PARTS),
-            )
+            raise ConfigError("there is no part {section!r}{suggestion}; there are {parts}", *not_among(section, PARTS))
         known = [setting.name for setting in settings_of(section)]
         if dot and name not in known:
             raise ConfigError(
@@ -181,8 +197,6 @@ def info(
     elif presets:
         show_presets()
     elif machine:
-        from glassformer.cli.machine import show_machine
-
         show_machine()
     elif name is None:
         raise ConfigError(

@@ -46,12 +46,5 @@ def init(files: list[Path] | None = None, out: Path | None = None, task: options
         raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
     if files:
         print(localized(made.chosen))
-    print(
-        localized(
-            _(
-                "{path} is written; change what you like, and: glassformer train {quoted_path}",
-                path,
-                shlex.quote(str(path)),
-            )
-        )
-    )
+    both = path, shlex.quote(str(path))
+    print(localized(_("{path} is written; change what you like, and: glassformer train {quoted_path}", *both)))

@@ -59,15 +59,9 @@ def study(
             for one in chosen:
                 cores = "" if (os.cpu_count() or 1) == 2 else _(" on two cores")
                 share = {"quick": 0.1, "default": 1.0, "full": 4.0}[budget.name]
-                say(
-                    _(
-                        "{name}: {trials} trials, about {minutes} min{cores}",
-                        one.name,
-                        len(one.plan(budget)),
-                        max(1, round(one.minutes * share)),
-                        cores,
-                    )
-                )
+                minutes = max(1, round(one.minutes * share))
+                about = one.name, len(one.plan(budget)), minutes, cores
+                say(_("{name}: {trials} trials, about {minutes} min{cores}", *about))
                 with stop.may_drop():
                     report = run(one, budget, (out or OUT) / budget.name, jobs=jobs, device=device)
                 if as_json:

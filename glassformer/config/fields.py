@@ -12,7 +12,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
@@ -66,6 +66,12 @@ def did_you_mean(word: str, known: Sequence[str]) -> str:
     """ "; did you mean X?" where something known is spelt much like it, else nothing."""
     close = difflib.get_close_matches(word, [str(k) for k in known], n=1, cutoff=0.5)
     return _(" (did you mean {name!r}?)", close[0]) if close else ""
+
+
+def not_among(name: Any, known: Iterable[str]) -> tuple[Any, str, str]:
+    """For a sentence about a name that is none of those known: the name, what was probably meant, and all there are."""
+    names = list(known)
+    return name, did_you_mean(str(name), names), ", ".join(names)
 
 
 def listed(value: Any, name: str) -> Any:

@@ -159,7 +159,7 @@ class TrainConfig:
         if self.shard and self.optimizer in ("muon", "soap"):
             raise ConfigError(
                 "train.shard cuts the matrices that train.optimizer={optimizer} needs whole; set train.optimizer=adamw",
-                optimizer=self.optimizer,
+                self.optimizer,
             )
         if self.optimizer == "schedule-free":
             self.check_schedule_free()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from glassformer.config import DataConfig
+from glassformer.config import DataConfig, Recipe
 from glassformer.data.batch import Batch, Batches, EpochPlan, waste
 from glassformer.data.block_batches import BlockBatches
 from glassformer.data.examples import Classify, Examples, Pairs, Prompts, Tag
@@ -108,6 +108,15 @@ def make_batches(
     return sentences
 
 
+def recipe_batches(
+    recipe: Recipe, files: Mapping[str, TokenFile | np.ndarray], *, block_size: int | None = None, **how: Any
+) -> SentenceBatches | BlockBatches:
+    """The batches that a recipe's model learns from; `how`: `layout` and `training`, as `make_batches` takes them."""
+    model = recipe.model
+    longest = block_size or model.block_size
+    return make_batches(recipe.data, model.family, model.head, files, longest, recipe.train.seed, **how)
+
+
 def examples_for(config: DataConfig, family: str, head: str, files: Mapping[str, TokenFile | np.ndarray]) -> Examples:
     """The examples of a task as rows and labels for this family of models."""
     check_task(config, family, head)
@@ -140,6 +149,7 @@ __all__ = [
     "check_task",
     "examples_for",
     "make_batches",
+    "recipe_batches",
     "token_file",
     "waste",
 ]

@@ -30,7 +30,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO
 
-from glassformer.config import did_you_mean
+from glassformer.config import not_among
 from glassformer.data.files import numbered_lines
 from glassformer.data.splits import fraction_of
 from glassformer.errors import UserError
@@ -65,12 +65,8 @@ def get(name: str, folder: str | Path, base_urls: Mapping[str, str] | None = Non
     `base_urls` replaces the address of a collection: a mirror, or a server in a test.
     """
     if name not in COLLECTIONS:
-        raise UserError(
-            "there is no collection {name!r}{suggestion}; there are {collections}",
-            name,
-            did_you_mean(name, list(COLLECTIONS)),
-            ", ".join(COLLECTIONS),
-        )
+        told = not_among(name, COLLECTIONS)
+        raise UserError("there is no collection {name!r}{suggestion}; there are {collections}", *told)
     collection = COLLECTIONS[name]
     base = (base_urls or {}).get(name, collection.base)
     folder = Path(folder)

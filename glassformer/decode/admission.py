@@ -45,9 +45,9 @@ def check_ids(model: Any, index: int, ids: Sequence[int]) -> None:
         raise UserError(
             "source {index} has {n_ids} tokens, and this model has learned positions for {block_size}; "
             "split it into sentences",
-            index=index + 1,
-            n_ids=len(ids),
-            block_size=c.block_size,
+            index + 1,
+            len(ids),
+            c.block_size,
         )
 
 
@@ -64,7 +64,7 @@ def limits_for(model: ModelConfig, config: DecodeConfig, request: Request) -> tu
     learned = model.family == "transformer" and model.positions == "learned"
     room = model.block_size if learned else max(model.block_size, most)
     if needed > room:
-        raise UserError("what the answer must contain is longer than the {room} tokens this model can write", room=room)
+        raise UserError("what the answer must contain is longer than the {room} tokens this model can write", room)
     most = max(most, needed)
     if learned:
         most = min(most, model.block_size)

@@ -170,7 +170,5 @@ def spellings(encode: Callable[[str], list[int]], term: str, *, unknown: int | N
         if ids and unknown not in ids:
             spelled[ids] = None
     if not term.strip() or not spelled:
-        raise UserError(
-            "the glossary term {term!r} cannot be written with this model's vocabulary; leave it out", term=term
-        )
+        raise UserError("the glossary term {term!r} cannot be written with this model's vocabulary; leave it out", term)
     return tuple(spelled)

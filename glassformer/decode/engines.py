@@ -152,10 +152,10 @@ def slots_that_fit(model: Any, config: DecodeConfig, limit: int, longest: int) -
             "{samples:,} hypotheses side by side (decode.beam or decode.num_samples) of up to {limit:,} tokens "
             "(decode.max_new_tokens) may need {alone:,.1f} GB, and {free:,.1f} GB can be had; ask for fewer or "
             "shorter ones",
-            samples=samples * beams,
-            limit=limit,
-            alone=alone / 2**30,
-            free=free / 2**30,
+            samples * beams,
+            limit,
+            alone / 2**30,
+            free / 2**30,
         )
     rows = machine.rows_at_once(weight.device)
     return max(

@@ -84,7 +84,7 @@ class GraphRunner:
                 finally:
                     graph.capture_end()
         except RuntimeError as error:
-            sentence = _("this step could not be captured as a graph, and runs slowly: {error}", error=error)
+            sentence = _("this step could not be captured as a graph, and runs slowly: {error}", error)
             warnings.warn(Notice(sentence), stacklevel=2)
             torch.cuda.synchronize()
             torch.cuda.empty_cache()

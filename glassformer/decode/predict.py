@@ -47,9 +47,7 @@ def need_head(model: Any, head: str, what: str) -> None:
     family = model.config.family
     if model.config.head != head or not (family == "bert" or (family, head) == ("gpt", "classify")):
         kind = model.config.head if family == "bert" else family
-        raise UserError(
-            "{what} needs a BERT with head={head!r}; this model is {found!r}", what=what, head=head, found=kind
-        )
+        raise UserError("{what} needs a BERT with head={head!r}; this model is {found!r}", what, head, kind)
 
 
 def fill(

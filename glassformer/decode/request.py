@@ -78,10 +78,7 @@ class TokenConstraints:
                 for token in sequence:
                     if not 0 <= token < vocab_size:
                         raise UserError(
-                            "{name}: token id {token} is not in the vocabulary of {vocab_size}",
-                            name=name,
-                            token=token,
-                            vocab_size=vocab_size,
+                            "{name}: token id {token} is not in the vocabulary of {vocab_size}", name, token, vocab_size
                         )
         if any(not sequence for sequence in self.banned):
             raise UserError("banned: an empty sequence cannot be banned; leave it out")
@@ -92,9 +89,7 @@ class TokenConstraints:
                 self.refuse_forbidden(spelling, special, "a glossary term")
         for place, token in self.forced.items():
             if place < len(self.prefix) and self.prefix[place] != token:
-                raise UserError(
-                    "the prefix and the forced tokens ask for two different tokens at place {place}", place=place
-                )
+                raise UserError("the prefix and the forced tokens ask for two different tokens at place {place}", place)
         self.refuse_forbidden(self.prefix, special, "the prefix")
         if self.terms and (self.forced or self.stops):
             raise UserError(
@@ -107,12 +102,10 @@ class TokenConstraints:
     def refuse_forbidden(self, sequence: tuple[int, ...], special: SpecialTokens, name: str) -> None:
         """Refuse a sequence that is asked for and may not be written."""
         if any(token in special.never or token in special.ends for token in sequence):
-            raise UserError("{name} contains a control id, which stands for no text and cannot be asked for", name=name)
+            raise UserError("{name} contains a control id, which stands for no text and cannot be asked for", name)
         for banned in self.banned:
             if any(sequence[i : i + len(banned)] == banned for i in range(len(sequence))):
-                raise UserError(
-                    "{name} is asked for and contains a sequence that is banned; drop one of the two", name=name
-                )
+                raise UserError("{name} is asked for and contains a sequence that is banned; drop one of the two", name)
 
 
 NO_CONSTRAINTS = TokenConstraints()

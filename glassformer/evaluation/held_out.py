@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from glassformer.data.batches import Batch, make_batches
+from glassformer.data.batches import Batch, recipe_batches
 from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.store import run_examples
 from glassformer.errors import UserError
@@ -58,23 +58,10 @@ def held_out(
         multiplied = split == "train" and data.multiplied  # what was learned from is not one example a pair
         there = folder is not None and not multiplied and any(folder.glob(f"{split}.*.tokens")) and examples is None
         if not there:
-            encode_split(
-                data,
-                split,
-                stored if data.task == "text" else list(itertools.islice(stored, limit)),
-                model.tokenizers,
-                Path(temporary),
-            )
-        made = make_batches(
-            data,
-            recipe.model.family,
-            recipe.model.head,
-            open_files(data, split, folder if there and folder is not None else Path(temporary)),
-            block_size or recipe.model.block_size,
-            recipe.train.seed,
-            layout="padded",
-            training=False,
-        )
+            some = stored if data.task == "text" else list(itertools.islice(stored, limit))
+            encode_split(data, split, some, model.tokenizers, Path(temporary))
+        files = open_files(data, split, folder if there and folder is not None else Path(temporary))
+        made = recipe_batches(recipe, files, block_size=block_size, layout="padded", training=False)
         batches = [batch.to(model.device) for batch in made.in_order(budget, limit=limit)]
     if not batches:
         raise UserError("the {split} split of this run has nothing to measure on; choose another split", split)

@@ -266,8 +266,7 @@ class OwnedFiles:
         """One command at a time works in this folder, and a kill frees it; `what` is what a second one is told is there."""
         (lock,) = self.claim(".lock")
         return exclusive_lock(
-            lock,
-            _("another {what} is at work in {folder}; wait for it, or choose another --out", what, self.folder),
+            lock, _("another {what} is at work in {folder}; wait for it, or choose another --out", what, self.folder)
         )
 
     def claim(self, *names: str) -> list[Path]:

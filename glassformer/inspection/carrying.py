@@ -44,7 +44,7 @@ def carried_answer(model: TextModel, text: str, other: str, layer: int, position
         *(name for name in tap_names(model.model) if re.fullmatch(rf"{stack}\.\d+\.residual", name)),
     ]
     if layer >= len(names) or position >= len(read[0]):
-        raise UserError("there are {layers} layers and {n} tokens to carry from", layers=len(names), n=len(read[0]))
+        raise UserError("there are {layers} layers and {n} tokens to carry from", len(names), len(read[0]))
     with record(model.model, names[layer]) as seen:
         model.model(*inputs)
         there = seen[names[layer]][0, position]

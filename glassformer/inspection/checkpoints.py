@@ -80,8 +80,8 @@ def look_across(run: RunFolder, inside: Inspection) -> Inspection:
         raise UserError(
             "{path} keeps {n_kept} checkpoint{plural}, and there is nothing to compare; "
             "train with train.history=true, which keeps the weights at steps 0, 10, 30, 100 and so on",
-            path=run.path,
-            n_kept=len(views),
-            plural="s" if len(views) != 1 else "",
+            run.path,
+            len(views),
+            "s" if len(views) != 1 else "",
         )
     return replace(inside, across=views)

@@ -147,9 +147,8 @@ def beam_data(inside: Inspection, names: Names) -> dict[str, Any] | None:
         {"text": decode(h.ids), "score": h.score, "logprob": h.logprob, "length": len(h.ids), "ended": h.ended}
         for h in found.answers
     ]
-    root = names.number([inside.input.row[inside.input.given - 1]])[
-        0
-    ]  # the last token read before the first was written
+    # The last token read before the first was written.
+    root = names.number([inside.input.row[inside.input.given - 1]])[0]
     return {
         "width": found.beam,
         "recipe": found.recipe,
@@ -169,7 +168,7 @@ def precision_in_words(inside: Inspection, coarse: bool, left_out: bool) -> dict
     weights = fine if longest <= FINE else _("each weight is rounded to 1/255 of the largest of its row")
     values = _("1/127 of the largest of their row") if coarse else _("half precision")
     more = _(", and left out of the first layers to keep the file small") if left_out else ""
-    told = _("{weights}; queries, keys and values to {values}{more}.", weights=weights, values=values, more=more)
+    told = _("{weights}; queries, keys and values to {values}{more}.", weights, values, more)
     return in_both(told)
 
 
@@ -202,17 +201,17 @@ def model_in_words(config: ModelConfig) -> str:
         layers, heads = [config.encoder_layers, config.n_layer], [config.encoder_side.n_head, config.n_head]
     if config.mistake != "none":
         right = model_in_words(replace(config, mistake="none"))
-        return _("{model}, with the mistake {mistake} planted in it", model=right, mistake=config.mistake)
+        return _("{model}, with the mistake {mistake} planted in it", right, config.mistake)
     many = " + ".join(map(str, layers))
     each = " / ".join(map(str, dict.fromkeys(heads)))
     return _(
         "{family}, {layers} layer{plural} of {heads} head{plural_heads}, width {width}",
-        family=FAMILIES[config.family],
-        layers=many,
-        plural="s" * (layers != [1]),
-        heads=each,
-        plural_heads="s" * (heads != [1]),
-        width=config.n_embd,
+        FAMILIES[config.family],
+        many,
+        "s" * (layers != [1]),
+        each,
+        "s" * (heads != [1]),
+        config.n_embd,
     )
 
 

@@ -29,8 +29,8 @@ def as_layers(weights: Any, what: str) -> list[np.ndarray]:
             raise UserError(
                 "{what} of layer {number} is None: the model computed its attention without keeping the weights; with "
                 'Hugging Face\'s, load it by attn_implementation="eager"',
-                what=what,
-                number=number,
+                what,
+                number,
             )
         array = (
             layer.detach().float().cpu().numpy() if hasattr(layer, "detach") else np.asarray(layer, dtype=np.float32)
@@ -40,28 +40,26 @@ def as_layers(weights: Any, what: str) -> list[np.ndarray]:
                 raise UserError(
                     "{what} of layer {number} is of {shape} sentences at once; give the weights of one, as "
                     "[w[:1] for w in weights]",
-                    what=what,
-                    number=number,
-                    shape=array.shape[0],
+                    what,
+                    number,
+                    array.shape[0],
                 )
             array = array[0]
         if array.ndim != 3:
             raise UserError(
                 "{what} of layer {number} has {ndim} dimensions; they are heads, queries and keys",
-                what=what,
-                number=number,
-                ndim=array.ndim,
+                what,
+                number,
+                array.ndim,
             )
         sums = array.sum(-1)
         if array.size and (array.min() < -1e-3 or np.abs(sums - 1).max() > 0.02):
             raise UserError(
-                "{what} of layer {number} are no attention weights: their rows do not add up to one",
-                what=what,
-                number=number,
+                "{what} of layer {number} are no attention weights: their rows do not add up to one", what, number
             )
         layers.append(array)
     if not layers:
-        raise UserError("{what} has no layers", what=what)
+        raise UserError("{what} has no layers", what)
     return layers
 
 
@@ -102,12 +100,12 @@ def foreign_attention(
             raise UserError(
                 "{what} of layer {number} is {rows} x {columns}, and there are {n_queries} and "
                 "{n_keys} tokens; give the tokens as the model read them, special ones included",
-                what=what,
-                number=number,
-                rows=layer.shape[1],
-                columns=layer.shape[2],
-                n_queries=len(queries[1]),
-                n_keys=len(keys[1]),
+                what,
+                number,
+                layer.shape[1],
+                layer.shape[2],
+                len(queries[1]),
+                len(keys[1]),
             )
     square = queries[0] == keys[0]
     causal = (
@@ -170,11 +168,7 @@ def attention_view(
     first = next(iter(attentions.values()))["layers"]
     layers, heads = len(first), len(first[0]["head_ids"])
     about = _(
-        "{layers} layer{plural} of {heads} head{plural_heads}",
-        layers=layers,
-        plural="s" * (layers != 1),
-        heads=heads,
-        plural_heads="s" * (heads != 1),
+        "{layers} layer{plural} of {heads} head{plural_heads}", layers, "s" * (layers != 1), heads, "s" * (heads != 1)
     )
     text = " ".join(sides["read" if source is None else "source"]["words"]["labels"])
     return Look(

@@ -58,13 +58,7 @@ def parameters(module: nn.Module | None) -> int:
 
 def attention_sizes(config: ModelConfig) -> dict[str, int]:
     """Heads, their sizes and the width of the MLP: an encoder may have others than its decoder."""
-    return {
-        "H": config.n_head,
-        "Hk": config.kv_heads,
-        "D": config.key_size,
-        "Dv": config.val_size,
-        "F": config.hidden,
-    }
+    return {"H": config.n_head, "Hk": config.kv_heads, "D": config.key_size, "Dv": config.val_size, "F": config.hidden}
 
 
 def stack_data(stack: Stack, name: str, length: str, config: ModelConfig) -> dict[str, Any]:

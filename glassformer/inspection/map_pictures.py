@@ -37,11 +37,7 @@ def ticks(axis: Any, rows: Sequence[str], columns: Sequence[str], inches: tuple[
     down = max(1, int(np.ceil(len(rows) * size * 1.25 / 72 / max(inches[1], 0.1))))
     across = max(1, int(np.ceil(len(columns) * size * 1.25 / 72 / max(inches[0], 0.1))))
     axis.set_yticks(range(0, len(rows), down), [label(t) for t in rows[::down]], fontsize=size)
-    axis.set_xticks(
-        range(0, len(columns), across),
-        [label(t) for t in columns[::across]],
-        fontsize=size,
-    )
+    axis.set_xticks(range(0, len(columns), across), [label(t) for t in columns[::across]], fontsize=size)
     wide = inches[0] * 72 / max(1, len(columns)) * across  # points a label has; one that needs more lies on its side
     for text in axis.get_xticklabels():
         text.set_rotation(0 if len(text.get_text()) * 0.62 * size <= wide else 90)

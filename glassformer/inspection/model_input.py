@@ -33,35 +33,30 @@ def read_text(tokenizer: Tokenizer, text: str, what: str) -> tuple[list[int], li
     reach the model."""
     check_text(text)
     if not text.strip():
-        raise UserError("{what} is empty; there is nothing to look at", what=what)
+        raise UserError("{what} is empty; there is nothing to look at", what)
     ids = tokenizer.encode(text)
     if not ids:
-        raise UserError("{what} has no token that this model knows; there is nothing to look at", what=what)
+        raise UserError("{what} has no token that this model knows; there is nothing to look at", what)
     unknown = [text[start:end] for token, (start, end) in zip(ids, tokenizer.spans(text)) if token == UNK]
     if unknown and tokenizer.kind == "char":
         first = unknown[0]
         raise UserError(
             "{what} has the character {first!r} (U+{code:04X}), which is not in this model's vocabulary; "
             "write it without",
-            what=what,
-            first=first,
-            code=ord(first[0]),
+            what,
+            first,
+            ord(first[0]),
         )
     if len(unknown) == len(ids):
-        raise UserError("{what} has no word that is in this model's vocabulary; there is nothing to look at", what=what)
-    return ids, [
-        _("{word!r} is not in the vocabulary; the model reads <unk>", word=word) for word in dict.fromkeys(unknown)
-    ]
+        raise UserError("{what} has no word that is in this model's vocabulary; there is nothing to look at", what)
+    return ids, [_("{word!r} is not in the vocabulary; the model reads <unk>", word) for word in dict.fromkeys(unknown)]
 
 
 def refuse_longer(ids: Sequence[int], most: int, what: str) -> None:
     """A text that does not fit the model is refused in a sentence."""
     if len(ids) > most:
         raise UserError(
-            "{what} has {n_ids} tokens, and this model reads {most} at once; shorten it",
-            what=what,
-            n_ids=len(ids),
-            most=most,
+            "{what} has {n_ids} tokens, and this model reads {most} at once; shorten it", what, len(ids), most
         )
 
 
@@ -123,10 +118,7 @@ def make_bert_input(model: TextModel, text: str) -> ModelInput:
         row = model.with_special_tokens(ids)
         positions = [i for i, token in enumerate(row) if token == MASK] if masked else list(range(1, 1 + len(ids)))
         if not masked:
-            notes = [
-                *notes,
-                _("no [MASK]: at each place the model says what it reads there"),
-            ]
+            notes = [*notes, _("no [MASK]: at each place the model says what it reads there")]
         return ModelInput(
             [], row, [None if token == MASK else token for token in row], positions, len(row), notes=notes
         )

@@ -63,8 +63,8 @@ def check_lengths(model: TextModel, first: Sequence[int], second: Sequence[int])
         raise UserError(
             "the two texts have {n_first} and {n_second} tokens; patching goes position by position, so choose "
             "two of the same number",
-            n_first=len(first),
-            n_second=len(second),
+            len(first),
+            len(second),
         )
 
 
@@ -74,8 +74,7 @@ def patch(model: TextModel, text: str, other: str) -> PatchResult:
         return patch_pair(model, text, other)
     if model.kind not in ("gpt", "classify"):
         raise UserError(
-            "patching is shown for models that translate, generate or classify, not for {model_kind}",
-            model_kind=model.kind,
+            "patching is shown for models that translate, generate or classify, not for {model_kind}", model.kind
         )
     encode = model.tokenizers.target.encode
     rows = [
@@ -93,9 +92,7 @@ def patch(model: TextModel, text: str, other: str) -> PatchResult:
         pieces = model.tokenizers.target.pieces(said)
         answers = pieces[0], pieces[1]
     if said[0] == said[1]:
-        raise UserError(
-            "both texts are answered by {wrote!r}; choose two that are answered differently", wrote=answers[0]
-        )
+        raise UserError("both texts are answered by {wrote!r}; choose two that are answered differently", answers[0])
     maps = effects(model, inputs[0], inputs[1], place, said[0], said[1])
     return PatchResult((text, other), answers, [panel("text", "read", maps, model.tokenizers.target.pieces(rows[0]))])
 
@@ -108,9 +105,7 @@ def patch_pair(model: TextModel, text: str, other: str) -> PatchResult:
     targets = [[*model.tokenizers.target.encode(t), EOS] for t in wrote]
     place = first_difference(*targets)
     if wrote[0] == wrote[1] or place >= min(map(len, targets)):
-        raise UserError(
-            "both texts are answered by {wrote!r}; choose two that are answered differently", wrote=wrote[0]
-        )
+        raise UserError("both texts are answered by {wrote!r}; choose two that are answered differently", wrote[0])
     target = [BOS, *targets[0][:place]]
     inputs = [
         (Rows.from_lists([source]).to(model.device), Rows.from_lists([target]).to(model.device)) for source in sources

@@ -47,9 +47,7 @@ def write_report(
         with plots.missing_glyphs() as missing:
             paths = [page, *save_pictures(inside, folder)]
     except OSError as error:
-        raise UserError(
-            "the report cannot be written to {folder}: {reason}", folder=folder, reason=error.strerror
-        ) from None
+        raise UserError("the report cannot be written to {folder}: {reason}", folder, error.strerror) from None
     notes = []
     if missing:
         shown = " ".join(sorted(missing)[:8])
@@ -57,7 +55,7 @@ def write_report(
             _(
                 "no font here has {shown}, so the pictures show boxes in their place (the page does not); install fonts that "
                 "have them, such as the packages fonts-noto-cjk and fonts-noto-core",
-                shown=shown,
+                shown,
             )
         )
     return LookReport(paths, notes)

@@ -157,9 +157,8 @@ class GPT(CausalModel):
             if temperature == 0:
                 chosen = logits.argmax(-1, keepdim=True)
             else:
-                best, ids = (logits / temperature).topk(
-                    min(top_k or logits.size(-1), logits.size(-1))
-                )  # k, ties or not
+                # k of them, ties or not.
+                best, ids = (logits / temperature).topk(min(top_k or logits.size(-1), logits.size(-1)))
                 chosen = ids.gather(-1, torch.multinomial(best.softmax(-1), 1))
             tokens = torch.cat([tokens, chosen], dim=1)
             logits = self.step(chosen, cache)[:, -1] if tokens.size(1) < cache.capacity + 1 else logits

@@ -49,11 +49,7 @@ def masked_softmax(scores: Float[Tensor, "*b T S"], mask: Bool[Tensor, "..."] | 
 
 
 def attention_weights(
-    q: Float[Tensor, "*b T D"],
-    k: Float[Tensor, "*b S D"],
-    mask: Tensor | None = None,
-    *,
-    scaled: bool = True,
+    q: Float[Tensor, "*b T D"], k: Float[Tensor, "*b S D"], mask: Tensor | None = None, *, scaled: bool = True
 ) -> Float[Tensor, "*b T S"]:
     """softmax(Q K^T / sqrt(d_k)): what share of each value goes to each query. A mask in any of the ways of `split_mask`."""
     scores = attention_scores(q, k, scaled=scaled)

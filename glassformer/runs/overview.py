@@ -21,20 +21,12 @@ from glassformer.files import structured
 from glassformer.language import _, language, localized, padded, width
 from glassformer.models.costs import costs
 from glassformer.runs.session import Session
+from glassformer.screen import short
 
 MANY_EPOCHS = 200
 SEEN_ENOUGH = 20  # times a token of the vocabulary is met in the training data, on average
 SINGLE_BYTES = 256  # a vocabulary of pieces has these anyway
 FAMILIES = {"transformer": _("encoder-decoder"), "gpt": "GPT", "bert": "BERT"}
-
-
-def short(number: int | float) -> str:
-    """1234567 as 1.23 M."""
-    for unit in ("", " k", " M", " G", " T", " P", " E"):
-        if number < 1000 or unit == " E":
-            break
-        number /= 1000
-    return f"{number:.3g}{unit}"
 
 
 def device_in_words(session: Session) -> str:

@@ -16,7 +16,7 @@ from glassformer.accel import accelerate
 from glassformer.accel.fp8 import unsupported_reason
 from glassformer.accel.tuning import short_rows
 from glassformer.config import Recipe, TrainConfig
-from glassformer.data.batches import Batch, Batches, make_batches
+from glassformer.data.batches import Batch, Batches, recipe_batches
 from glassformer.data.encoding import open_files
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.comet import load_comet
@@ -183,15 +183,8 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
     workers = recipe.data.workers if recipe.data.workers is not None else (2 if device.type == "cuda" else 0)
 
     def batches(split: str, how: str) -> Batches:
-        return make_batches(
-            replace(recipe.data, workers=workers),
-            recipe.model.family,
-            recipe.model.head,
-            open_files(recipe.data, split, run.path / "data"),
-            recipe.model.block_size,
-            config.seed,
-            layout=how,  # type: ignore[arg-type]
-        )
+        files = open_files(recipe.data, split, run.path / "data")
+        return recipe_batches(replace(recipe, data=replace(recipe.data, workers=workers)), files, layout=how)
 
     compiling = is_compiled(config, device)
     loss = make_loss(model, config, device, compiling=compiling)

@@ -22,14 +22,13 @@ from starlette.responses import Response
 from glassformer.serve.answers import answer_fields, unknown_of
 from glassformer.serve.api_errors import APIError, bad_request
 from glassformer.serve.fields import DocumentedRoute, check_at_most, from_json, read_as
-from glassformer.serve.html_text import HtmlJob
 from glassformer.serve.languages import name_of
 from glassformer.serve.learner import Learner
 from glassformer.serve.models import ServedRun
 from glassformer.serve.responses import EventStream, as_json, event_of
 from glassformer.serve.service import Service, before
 from glassformer.serve.translated_files import TranslatedFiles
-from glassformer.serve.translation import TranslationJob, TranslationOptions
+from glassformer.serve.translation import HtmlJob, TranslationJob, TranslationOptions
 from glassformer.serve.worker import check_rows
 from glassformer.tasks import TextConstraints
 

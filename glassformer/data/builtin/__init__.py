@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
-from glassformer.config import DataConfig, did_you_mean
+from glassformer.config import DataConfig, not_among
 from glassformer.data.builtin.dates import LOCALES, Split
 from glassformer.data.builtin.languages import LANGUAGES, language_lines
 from glassformer.data.builtin.phrases import open_phrases
@@ -55,12 +55,7 @@ def check_builtin(config: DataConfig) -> str:
     """The name of the built-in set, once it is known to be one and to fit the settings around it."""
     name = config.builtin
     if name not in TASKS:
-        raise ConfigError(
-            "there is no built-in data {name!r}{suggestion}; there are {tasks}",
-            name,
-            did_you_mean(str(name), list(TASKS)),
-            ", ".join(TASKS),
-        )
+        raise ConfigError("there is no built-in data {name!r}{suggestion}; there are {tasks}", *not_among(name, TASKS))
     if config.task != TASKS[name]:
         raise ConfigError(
             'the built-in data {name!r} is for data.task="{tasks}", not "{task}"', name, TASKS[name], config.task

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-from glassformer.config import did_you_mean
+from glassformer.config import not_among
 from glassformer.data.builtin.dates import (
     LOCALES,
     DateTag,
@@ -52,10 +52,7 @@ def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> 
     require_babel("dates")
     if unknown := [name for name in locales if name not in LOCALES]:
         raise ConfigError(
-            "data.locales: there is no {unknown!r}{suggestion}; there are {locales}",
-            unknown[0],
-            did_you_mean(unknown[0], list(LOCALES)),
-            ", ".join(LOCALES),
+            "data.locales: there is no {unknown!r}{suggestion}; there are {locales}", *not_among(unknown[0], LOCALES)
         )
     days = days_of(split)
     most = len(days) * len(locales) // 2 if split == "train" else len(days)

@@ -42,9 +42,7 @@ def token_names(tokenizer: Tokenizer, size: int) -> list[str]:
 def refuse(model: TextModel) -> None:
     """Where CTranslate2 has no word for something, that is said with the nearest it has."""
     if (lacking := spec.unsupported(model.model.config)) is not None:
-        raise UserError(
-            "CTranslate2 has nothing for {what}; {advice}, and onnx can say more", what=lacking[0], advice=lacking[1]
-        )
+        raise UserError("CTranslate2 has nothing for {what}; {advice}, and onnx can say more", lacking[0], lacking[1])
 
 
 def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
@@ -95,9 +93,9 @@ class ExportedFolder(CTranslate2Runtime):
             if not gap <= LIMIT:
                 return _(
                     "{name} (a model that ends with it differs by {gap:.2g}; up to {before} all is the same)",
-                    name=name,
-                    gap=gap,
-                    before=before,
+                    name,
+                    gap,
+                    before,
                 )
             before = name
         return None

@@ -101,9 +101,8 @@ class HeadImportances:
     score: str  # the measure that counts
     whole: dict[str, float]
     parts: list[Importance]
-    curve: list[
-        tuple[Component, dict[str, float]]
-    ]  # one head after the other cut, and what is measured without all so far
+    # One head after the other cut, and what is measured without all so far.
+    curve: list[tuple[Component, dict[str, float]]]
 
     def change(self, one: Importance, mode: str, name: str) -> float:
         """By how much a score of the whole model changes without this part."""
@@ -183,9 +182,9 @@ def least_important(found: HeadImportances, count: int) -> list[Component]:
     if not 1 <= count < len(order):
         raise UserError(
             "--prune takes out between 1 and {most} of this model's {of} heads, not {n}",
-            most=len(order) - 1,
-            of=len(order),
-            n=count,
+            len(order) - 1,
+            len(order),
+            count,
         )
     return order[:count]
 

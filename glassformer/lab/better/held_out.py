@@ -56,8 +56,8 @@ def prepare_pairs(config: DataConfig, test: Collection[Pair] | None, files: Mapp
         raise UserError(
             "{kept:,} of {read:,} pairs are left by cleaning, too few to hold some out; give more, or look at what was "
             "taken: glassformer data clean",
-            kept=len(cleaned.kept),
-            read=cleaned.read,
+            len(cleaned.kept),
+            cleaned.read,
         )
     sources, targets = keys_of(held["val"] + held["test"])
 
@@ -80,7 +80,7 @@ def prepare_pairs(config: DataConfig, test: Collection[Pair] | None, files: Mapp
 def check_text(text: Path) -> None:
     """A text without a line to translate is refused before anything is trained."""
     if not any(line.strip() for _number, line in numbered_lines(text, ReadContext())):
-        raise UserError("{text} has no line to translate", text=text)
+        raise UserError("{text} has no line to translate", text)
 
 
 def write_mono(text: Path, path: Path, held: Iterable[Pair], most: int) -> int:
@@ -89,6 +89,6 @@ def write_mono(text: Path, path: Path, held: Iterable[Pair], most: int) -> int:
     lines = (" ".join(line.split()) for _number, line in numbered_lines(text, ReadContext()))
     found = [line for line in dict.fromkeys(lines) if line and normalized(line) not in targets][:most]
     if not found:
-        raise UserError("every line of {text} is a held-out target; give other text", text=text)
+        raise UserError("every line of {text} is a held-out target; give other text", text)
     write_atomically(path, "".join(f"{line}\n" for line in found).encode("utf-8", "replace"))
     return len(found)

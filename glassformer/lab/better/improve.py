@@ -90,7 +90,7 @@ class Improvement:
         """How long a step of a training takes here, measured."""
         plan = make_plan(Recipe.from_dict(self.values()), seconds=2.0)
         if plan.tokens_per_second is None:
-            raise UserError("the chosen model does not fit this machine: {advice}", advice=plan.advice)
+            raise UserError("the chosen model does not fit this machine: {advice}", plan.advice)
         return plan.step_tokens / plan.tokens_per_second
 
     def trained(self, name: str, train: Any, **data: Any) -> RunFolder:
@@ -215,16 +215,14 @@ def checksum(path: Path | None) -> str | None:
     try:
         return sha256(path)
     except OSError as error:
-        raise UserError("{path} cannot be read: {reason}", path=path, reason=error.strerror) from None
+        raise UserError("{path} cannot be read: {reason}", path, error.strerror) from None
 
 
 def check_same(begun: dict[str, Any], facts: dict[str, Any], out: Path) -> None:
     """An improvement goes on with what it began with, or not at all."""
     changed = [name for name, value in facts.items() if begun.get(name) != value]
     if changed:
-        raise UserError(
-            "{out} was begun with other {changed}; choose another --out", out=out, changed=", ".join(changed)
-        )
+        raise UserError("{out} was begun with other {changed}; choose another --out", out, ", ".join(changed))
 
 
 def improve(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.config import did_you_mean
+from glassformer.config import not_among
 from glassformer.errors import UserError
 from glassformer.lab.claims.claim import Claim, read_claim
 
@@ -28,12 +28,7 @@ NAMES = (
 def claim_named(name: str) -> Claim:
     """The claim of that name; a sentence with the nearest where there is none."""
     if name not in NAMES:
-        raise UserError(
-            "there is no study {name!r}{suggestion}; there are {names}",
-            name,
-            did_you_mean(name, NAMES),
-            ", ".join(NAMES),
-        )
+        raise UserError("there is no study {name!r}{suggestion}; there are {names}", *not_among(name, NAMES))
     return read_claim(name)
 
 

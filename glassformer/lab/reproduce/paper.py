@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from glassformer import plots
-from glassformer.config import did_you_mean
+from glassformer.config import not_among
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.durable import write_atomically
@@ -205,12 +205,7 @@ def reproduce_paper(
     """Makes what is missing and leaves in `out` a folder and NAME.json for each piece, and paper.md and paper.json with all."""
     for name in only:
         if name not in PIECES:
-            raise UserError(
-                "the paper has no piece {name!r}{suggestion}; there are {names}",
-                name,
-                did_you_mean(name, list(PIECES)),
-                ", ".join(PIECES),
-            )
+            raise UserError("the paper has no piece {name!r}{suggestion}; there are {names}", *not_among(name, PIECES))
     out.mkdir(parents=True, exist_ok=True)
     asked = Asked(out, quick, device)
     pieces = []

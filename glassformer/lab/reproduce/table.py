@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from glassformer.config import did_you_mean
+from glassformer.config import not_among
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.language import _
@@ -86,8 +86,5 @@ def reproduction(name: str) -> Reproduction:
             return one
     names = [one.name for one in reproductions()]
     raise UserError(
-        "there is nothing called {name!r} to reproduce{suggestion}; there are {names}",
-        name,
-        did_you_mean(name, names),
-        ", ".join(names),
+        "there is nothing called {name!r} to reproduce{suggestion}; there are {names}", *not_among(name, names)
     )

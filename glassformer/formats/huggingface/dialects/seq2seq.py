@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from glassformer.config import ModelConfig
-from glassformer.formats.huggingface.dialects.dialect import ACTIVATIONS, ConfigNames, Dialect, attention_rows, need
+from glassformer.formats.huggingface.dialects.dialect import (
+    ACTIVATIONS,
+    SAME_HEADS,
+    ConfigNames,
+    Dialect,
+    attention_rows,
+    need,
+)
 from glassformer.formats.huggingface.tables import Entry, same
 from glassformer.text.tokenizer import BOS, EOS
 
@@ -136,18 +144,9 @@ def pegasus_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     return seq2seq_from(hf) | {"pre_norm": True, "final_norm": True}
 
 
-SEQ2SEQ_NEEDS: dict[str, Any] = {
-    "positions": "sinusoidal",
-    "norm": "layer",
-    "norm_eps": 1e-5,
-    "bias": True,
-    "embedding_norm": False,
-    "qk_norm": False,
-    "head_size": None,
-    "n_kv_head": None,
-    "activation": list(ACTIVATIONS),
-}
-
+SEQ2SEQ_NEEDS = SAME_HEADS | {"positions": "sinusoidal", "norm_eps": 1e-5, "embedding_norm": False}
+SEQ2SEQ_NEEDS |= {"activation": list(ACTIVATIONS)}
+PRE_NORM = {"pre_norm": True, "final_norm": True}
 MARIAN = Dialect(
     "marian",
     "transformer",
@@ -160,15 +159,11 @@ MARIAN = Dialect(
     half_split=True,
     ignored=seq2seq_ignored,
 )
-PEGASUS = Dialect(
-    "pegasus",
-    "transformer",
-    {"mlm": "PegasusForConditionalGeneration"},
-    SEQ2SEQ_NEEDS | {"pre_norm": True, "final_norm": True, "share_source_target": True, "source_vocab_size": None},
-    seq2seq_table,
-    pegasus_to,
-    pegasus_from,
-    scales=True,
-    half_split=True,
-    ignored=seq2seq_ignored,
+PEGASUS = replace(
+    MARIAN,
+    name="pegasus",
+    classes={"mlm": "PegasusForConditionalGeneration"},
+    needs=SEQ2SEQ_NEEDS | PRE_NORM | {"share_source_target": True, "source_vocab_size": None},
+    to_config=pegasus_to,
+    from_config=pegasus_from,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from glassformer.data.files import BadLine, ReadContext
@@ -62,7 +63,8 @@ def variants_of(unit: ElementTree.Element, source_language: str) -> list[Element
 
 def tmx_records(path: Path, context: ReadContext) -> Iterator[tuple[int, dict[str, str]]]:
     """The units of a translation memory, by their number."""
-    parser, number, source_language = ElementTree.XMLPullParser(["start", "end"]), 0, "*all*"
+    parser: Any = ElementTree.XMLPullParser(["start", "end"])
+    number, source_language = 0, "*all*"
     above: list[ElementTree.Element] = []
     with context.opened(path) as file:
         refuse_entities(file.peek(BLOCK), path)

@@ -114,7 +114,7 @@ class Driver:
 
     def make_job(self, request_id: int, request: Request) -> Job:
         """What the search has to know of a request: limits, constraints, and the hash that makes its random numbers its own."""
-        config, c, constraints = self.config, self.model_config, request.constraints
+        config, c, constraints, own = self.config, self.model_config, request.constraints, self.shortlist
         if constraints:
             constraints.check(c.vocab_size, self.special)
         length = len(request.ids) if constraints is NO_CONSTRAINTS and request.limits is None else -1
@@ -141,7 +141,7 @@ class Driver:
             constraints=constraints,
             stopping_criterion=self.text and stopping_criterion(self.text, constraints.stops),
             trace=BeamTrace() if self.trace else None,
-            shortlist=self.shortlist and self.shortlist.tokens(request.ids, self.special, constraints),
+            shortlist=None if own is None else own.tokens(request.ids, self.special, constraints),
         )
 
     # ---- who is decoded with whom
@@ -262,7 +262,7 @@ class Driver:
             filler = (
                 0,
                 Request([self.special.bos] * (length if length == width else 1)),
-                Job(limit=1, shortlist=self.shortlist and self.shortlist.frequent),
+                Job(limit=1, shortlist=self.shortlist.frequent if self.shortlist else None),
             )
             chosen = [*alike, *[filler] * (self.max_requests - len(alike))]
         jobs = [job for *_, job in chosen]

@@ -43,7 +43,8 @@ def read_contrasts(path: Path) -> list[Contrast]:
                 line=number,
             )
         contexts = (tuple(filter(None, map(str.strip, own.split(SEPARATOR.strip())))) for own in columns[3:])
-        found.append(Contrast(*columns[:3], *contexts))
+        source, right, wrong = columns[:3]
+        found.append(Contrast(source, right, wrong, *contexts))
     if not found:
         raise UserError("{path} is empty", path=path)
     return found

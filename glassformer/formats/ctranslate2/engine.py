@@ -234,7 +234,8 @@ class CTranslate2Engine:
             if job.stopping_criterion is not None:
                 end = next((n for n in range(1, len(ids) + 1) if job.stopping_criterion(ids[:n])), None)
                 ids, ended = (ids, ended) if end is None else (ids[:end], "stop")
-            score = rule.score(total, len(ids), ended == "eos") if len(found) > 1 else None
+            counts = len(found) > 1 or job.shortlist is not None  # else the model's own, when somebody looks
+            score = rule.score(total, len(ids), ended == "eos") if counts else None
             answer = LazyHypothesis(ids, score, ended, scorer, rule)
             if request.constraints.prefix:  # CTranslate2 does not count what was given
                 values = self.token_logprobs([request.ids], [ids], 1)[0]

@@ -39,8 +39,8 @@ def read_contrasts(path: Path) -> list[Contrast]:
             raise UserError(
                 "{path}, line {line}: a contrast is source, right, wrong, or those and the context of source and target, with "
                 "tabs between",
-                path=path,
-                line=number,
+                path,
+                number,
             )
         contexts = (tuple(filter(None, map(str.strip, own.split(SEPARATOR.strip())))) for own in columns[3:])
         source, right, wrong = columns[:3]

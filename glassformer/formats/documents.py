@@ -248,8 +248,8 @@ def translate_tmx(
         raise UserError(
             "{path} has texts in {languages}, and the run does not say which language it writes; train it with "
             "data.target_language",
-            path=path,
-            languages=", ".join(spoken) or _("no language"),
+            path,
+            ", ".join(spoken) or _("no language"),
         )
     target = target or others[0]
     units, parts = [], []

@@ -98,13 +98,10 @@ class Distillation:
         return _(
             "{told}: {metric} {score:.2f} with it and {score_without:.2f} without, {speed:,.1f} and {speed_without:,.1f} "
             "sentences/s on the CPU (engine={engine})",
-            told=told,
-            metric=self.metric,
-            engine=self.shortlist["engine"],
-            score=self.shortlist["score"],
-            score_without=self.shortlist["score_without"],
-            speed=self.shortlist["sentences_per_second"],
-            speed_without=self.shortlist["sentences_per_second_without"],
+            told,
+            self.metric,
+            *(self.shortlist[name] for name in ("score", "score_without", "sentences_per_second")),
+            *(self.shortlist[name] for name in ("sentences_per_second_without", "engine")),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class DecodeOptions(TypedDict, total=False):
     min_p: float | None
     num_samples: int
     seed: int
+    shortlist: bool | None
     repetition_penalty: float
     no_repeat_ngram: int
     allow_unknown: bool

@@ -10,7 +10,7 @@ import typer
 
 from glassformer.cli import lines, options
 from glassformer.cli.backtranslate import pair_writer
-from glassformer.language import _
+from glassformer.language import _, localized
 from glassformer.screen import RIGHT, make_table, say, table_console
 
 
@@ -59,3 +59,4 @@ def distill(
         student=found.student,
     )
     console.print(told, soft_wrap=True)
+    console.print(localized(found.shortlist_in_words()), soft_wrap=True)

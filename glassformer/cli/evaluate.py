@@ -38,6 +38,7 @@ def evaluate(
     source: Path | None = None,
     target: Path | None = None,
     perturb: str | None = None,
+    contrastive: Path | None = None,
     comet: Path | None = None,
     ensemble: options.Ensemble = None,
     out: Path | None = None,
@@ -57,6 +58,11 @@ def evaluate(
     if file is not None and source is not None:
         raise UserError("--file holds both sides, --source and --target one each: give one or the other")
     files = [path for path in (file, source, target) if path is not None]
+    if contrastive is not None:
+        if files or split or perturb or comet or ensemble or out:
+            raise UserError("--contrastive scores the pairs of its own file; leave out other data and --out")
+        score_contrasts(run, contrastive, limit, device, as_json=as_json)
+        return
     write = new_file(out) if out is not None else None
     settings = [*(overrides or []), *([f"decode.engine={engine}"] if engine is not None else [])]
     found = evaluate_run(
@@ -82,6 +88,24 @@ def evaluate(
         print(json.dumps(facts | {"signatures": found.scores.signatures, "notes": list(found.notes)}))
     else:
         show(run, found)
+
+
+def score_contrasts(run: Path, file: Path, limit: int | None, device: str, *, as_json: bool) -> None:
+    """How often the right one of two translations is the likelier."""
+    from glassformer.api import load
+    from glassformer.evaluation.contrastive import contrastive, read_contrasts
+
+    right, total = contrastive(load(run, device=device), read_contrasts(file)[:limit])
+    if not total:
+        raise UserError("{path}: not one pair fits the length that this run reads", path=file)
+    share = 100 * right / total
+    if as_json:
+        print(json.dumps({"run": str(run), "on": str(file), "examples": total, "right": right, "contrastive": share}))
+    else:
+        told = _(
+            "{run} finds the right one likelier in {share:.2f}% of {total:,} pairs", run=run, share=share, total=total
+        )
+        table_console().print(localized(told), soft_wrap=True)
 
 
 def show(run: Path, found: Any) -> None:

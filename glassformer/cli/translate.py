@@ -104,7 +104,7 @@ def make_job(
 PLAIN = Shown(scores=False, align=False, words=False, json=False, trace=False)
 
 
-def translate_markup(
+def write_document(
     runs: Sequence[Path],
     file: Path,
     out: Path | None,
@@ -114,11 +114,13 @@ def translate_markup(
     constraints: TextConstraints,
     *,
     numbers: bool,
+    in_lines: bool,
 ) -> None:
-    """A document, whole, into a new file or to stdout."""
+    """A document, whole, into a new file or to stdout; `in_lines`: its sentences, each in the context of those before it."""
     from glassformer import tasks
     from glassformer.api import load
     from glassformer.cli.evaluate import new_file
+    from glassformer.data.files import ReadContext, numbered_lines
     from glassformer.formats.documents import translate_document
 
     write = None if out is None else new_file(out)
@@ -126,7 +128,12 @@ def translate_markup(
     model.require("translate")
     config = tasks.decode_settings(model, **options)
     tasks.check_constraints(model, constraints, config)
-    done = translate_document(model, file, numbers=numbers, config=config, constraints=constraints)
+    if in_lines:
+        read = [line for _number, line in numbered_lines(file, ReadContext())]
+        said = tasks.translate_in_context(model, read, config=config, constraints=constraints)
+        done = "".join(" ".join(line.splitlines()) + "\n" for line in said).encode("utf-8", "replace")
+    else:
+        done = translate_document(model, file, numbers=numbers, config=config, constraints=constraints)
     if write is not None:
         write(done)
     else:
@@ -153,6 +160,7 @@ def translate(
     prefix: options.Prefix = "",
     ban: options.Banned = None,
     stop: options.Stops = None,
+    document: bool = False,
     markup: bool = False,
     keep_numbers: bool = False,
     ensemble: options.Ensemble = None,
@@ -175,12 +183,11 @@ def translate(
     constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
     lines.check_counts(jobs=jobs)
     runs = [run, *(ensemble or [])]
-    if markup or keep_numbers:
-        if not markup or file is None or texts or resume or jobs is not None or ray or shown != PLAIN:
-            raise ConfigError(
-                "--markup takes a document by --file and writes it to --out or stdout; leave out other forms"
-            )
-        translate_markup(runs, file, out, device, step, options, constraints, numbers=keep_numbers)
+    if document or markup or keep_numbers:
+        if file is None or texts or resume or jobs is not None or ray or shown != PLAIN or document == markup:
+            name = "--document" if document else "--markup"
+            raise ConfigError("{option} takes a document by --file alone and writes it to --out or stdout", option=name)
+        write_document(runs, file, out, device, step, options, constraints, numbers=keep_numbers, in_lines=document)
         return
     made = partial(
         make_job,

@@ -63,18 +63,19 @@ class DataConfig:
     train_target: str | None = setting(None, "pairs in two line-aligned files: the second of them")
     val_target: str | None = setting(None, "the second file of val")
     test_target: str | None = setting(None, "the second file of test")
-    format: Literal["auto", "tsv", "lines", "csv", "examples", "json", "jsonl", "text", "parquet", "datasets"] = (
-        setting(
-            "auto",
-            "auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, a folder of texts or of a saved data set; any may be .gz); "
-            "tsv: columns with a tab between; lines: a line an example; text: whole files; datasets: a name at Hugging Face",
-        )
+    format: Literal[
+        "auto", "tsv", "lines", "csv", "examples", "json", "jsonl", "text", "parquet", "tmx", "datasets"
+    ] = setting(
+        "auto",
+        "auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, .tmx, a folder of texts or of a saved data set; any may be "
+        ".gz); tsv: columns with a tab between; lines: a line an example; text: whole files; datasets: a name at Hugging Face",
     )
     on_error: Literal["stop", "skip"] = setting(
         "stop", "at a line that cannot be used: end there, or leave it out and count it"
     )
     source_field: str = setting(
-        "source", "CSV, JSON, JSONL, Parquet, datasets: the field of the source; a.b reaches into a record"
+        "source",
+        "CSV, JSON, JSONL, Parquet, TMX, datasets: the field of the source (TMX: its language); a.b reaches into a record",
     )
     target_field: str = setting("target", "the field of the target")
     source_languages: tuple[str, ...] = setting(
@@ -83,6 +84,15 @@ class DataConfig:
     target_language: str | None = setting(None, "pairs: the code of the language that is written, such as en")
     text_field: str = setting("text", "the field of a text, or of the words to be tagged")
     label_field: str = setting("label", "the field of the label, or of the words' tags")
+    context: int = setting(
+        0,
+        "pairs: so many sentences before each, of its document, are joined to both of its sides; 0: none",
+        ge=0,
+        le=100,
+    )
+    document_field: str | None = setting(
+        None, "context: the field that says which document a record belongs to; None: a blank line ends one"
+    )
     swap: bool = setting(False, "pairs: learn target to source")
     both_ways: bool = setting(False, "pairs with one vocabulary: learn target to source as well, with the same weights")
     val_fraction: float = setting(
@@ -211,5 +221,7 @@ class DataConfig:
             )
         if self.augment and self.task != "pairs":
             raise ConfigError('data.augment is for data.task="pairs", not {task}', self.task)
+        if self.context and (self.task != "pairs" or self.builtin is not None):
+            raise ConfigError("data.context joins sentences of documents in files of pairs; leave it out here")
         if self.both_ways and (self.task != "pairs" or self.separate_vocabularies):
             raise ConfigError("data.both_ways is for pairs whose two sides share one vocabulary")

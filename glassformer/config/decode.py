@@ -60,6 +60,11 @@ class DecodeConfig:
     repetition_penalty: float = setting(1.0, "above 1: tokens that are there already become less likely", gt=0, le=1e6)
     no_repeat_ngram: int = setting(0, "above 0: no sequence of so many tokens twice", ge=0, le=10**6)
     allow_unknown: bool = setting(False, "may the unknown word be written")
+    shortlist: bool | None = setting(
+        None,
+        "write only tokens of the sentence's shortlist: frequent ones and likely translations of its source tokens; "
+        "probabilities are then among these; none: on a CPU, where the run has one (distill makes it where it pays)",
+    )
     batch_size: int | None = setting(
         None, "texts decoded at a time; none: as many as bring something and fit into memory", ge=1, le=10**5
     )

@@ -5,7 +5,7 @@
     classify   (text, label)        label TAB text, or records
     tag        (tokens, tags)       token TAB tag with a blank line between sentences, or records
 
-Records are CSV, JSON, JSONL, Parquet, Hugging Face data sets, and whatever is in memory already.
+Records are CSV, JSON, JSONL, Parquet, TMX, Hugging Face data sets, and whatever is in memory already.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class LocatedExample(NamedTuple):
     example: Any
     path: Path | str
     line: int
+    document: Any = None  # which it belongs to, where a field says so
 
 
 def records_of(origin: Origin, context: ReadContext) -> Iterator[tuple[int, Record]]:
@@ -57,7 +58,9 @@ def record_row(
         return LocatedExample(Document(values[0], ends=True), path, number) if values[0].strip() else None
     if config.task == "tag":
         return tagged_row(values[0], values[1], path, number, complain)
-    return LocatedExample((values[0].strip(), values[1].strip()), path, number)
+    named = config.document_field
+    document = None if named is None else field_of(record, named, path, number, complain)
+    return LocatedExample((values[0].strip(), values[1].strip()), path, number, document)
 
 
 def tagged_row(

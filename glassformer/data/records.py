@@ -1,4 +1,4 @@
-"""Records with named fields: CSV, JSON, JSONL, Parquet, and Hugging Face data sets, one record at a time.
+"""Records with named fields: CSV, JSON, JSONL, Parquet, TMX, and Hugging Face data sets, one record at a time.
 
 Parquet and datasets are extras; their libraries are imported when a file of theirs is opened, and not before.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ErrorHandler, ReadContext, decode, numbered_lines
+from glassformer.data.tmx import tmx_records
 from glassformer.errors import UserError, install_hint
 from glassformer.language import _
 
@@ -195,6 +196,7 @@ FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Path, ReadContext], Iterator
     "json": ((".json",), json_records),
     "jsonl": ((".jsonl", ".ndjson"), jsonl_records),
     "parquet": ((".parquet",), parquet_records),
+    "tmx": ((".tmx",), tmx_records),
 }
 """Every format of files whose fields have names: how the names of its files end, and what reads it."""
 

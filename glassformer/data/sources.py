@@ -1,6 +1,6 @@
 """Text on disk, as examples: whatever the format, all splits in one reading that opens every file once.
 
-    pairs      (source, target)     TSV, two line-aligned files, CSV, JSON, JSONL, Parquet, Hugging Face datasets
+    pairs      (source, target)     TSV, two line-aligned files, CSV, JSON, JSONL, Parquet, TMX, Hugging Face datasets
     text       Document             a file, a folder of files, a line each, CSV, JSON, JSONL, Parquet, datasets
     classify   (text, label)        label TAB text, CSV, JSON, JSONL, Parquet, datasets
     tag        (tokens, tags)       token TAB tag with a blank line between sentences, JSON, JSONL, Parquet, datasets
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.config import DataConfig
+from glassformer.data.context import in_context
 from glassformer.data.files import Document, ReadContext, Skipped, document_pieces, files_below
 from glassformer.data.memory import WHERE, given_splits, memory_rows
 from glassformer.data.oddities import INVISIBLE, LONG, LONG_LINE, ZERO_WIDTH_BLANKS, is_blank
@@ -183,13 +184,20 @@ class DataReader:
     ) -> Iterator[SplitExample]:
         """Rows, each in its split. Rows of which nothing may be held out lose what would give a held-out one away."""
         config = self.config
-        for row in rows:
+        by_field = config.document_field is not None
+        if config.context and not by_field and origin.format not in ("tsv", "lines"):
+            raise UserError(
+                "data.context needs to know where documents end: by a blank line of a TSV or of two aligned files, or by a field "
+                "of the records that data.document_field names"
+            )
+        keyed = in_context(rows, config.context, by_field=by_field) if config.context else ((row, None) for row in rows)
+        for row, document in keyed:
             if has_empty_side(config.task, row.example):
                 self.empty[split] += 1
                 continue
             self.look_at(row.example)
             example = self.learned(row.example)
-            raw = source_of(config.task, row.example if self.by_raw_source else example)
+            raw = document or source_of(config.task, row.example if self.by_raw_source else example)
             key = raw if self.by_raw_source else normalized(raw)
             fallen: Split = split
             if split == "train" and self.split_off and may_hold_out:

@@ -34,6 +34,7 @@ from glassformer.decode.ensemble import Ensemble, EnsembleStepper
 from glassformer.decode.external import LogitsEngine, SearchEngine, external_engine
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
+from glassformer.decode.shortlist import shortlist_of
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import (
     HostSearchStepper,
@@ -47,6 +48,7 @@ from glassformer.decode.streaming import Decode, cut_at_stop, stopping_criterion
 from glassformer.errors import ConfigError, Notice
 from glassformer.language import _
 from glassformer.models.eval_mode import eval_mode
+from glassformer.nn.known import is_as_built
 
 INVARIANT_ROWS = 32  # batch-invariant: sentences at a time, where the settings do not say
 LOOKAHEAD_BATCHES = 4  # batches of requests that are sorted by length together
@@ -77,6 +79,7 @@ class Driver:
                 "decode.engine={engine} answers with one model, and this is an ensemble; set decode.engine=auto",
                 engine=self.config.engine,
             )
+        self.shortlist = shortlist_of(model, self.config)
         self.model_config: ModelConfig = model.config
         self.has_source = self.model_config.family == "transformer"
         self.limits: dict[int, tuple[int, int]] = {}  # fewest and most new tokens, by the length of the text
@@ -111,7 +114,7 @@ class Driver:
 
     def make_job(self, request_id: int, request: Request) -> Job:
         """What the search has to know of a request: limits, constraints, and the hash that makes its random numbers its own."""
-        config, c, constraints = self.config, self.model_config, request.constraints
+        config, c, constraints, own = self.config, self.model_config, request.constraints, self.shortlist
         if constraints:
             constraints.check(c.vocab_size, self.special)
         length = len(request.ids) if constraints is NO_CONSTRAINTS and request.limits is None else -1
@@ -138,6 +141,7 @@ class Driver:
             constraints=constraints,
             stopping_criterion=self.text and stopping_criterion(self.text, constraints.stops),
             trace=BeamTrace() if self.trace else None,
+            shortlist=None if own is None else own.tokens(request.ids, self.special, constraints),
         )
 
     # ---- who is decoded with whom
@@ -179,7 +183,11 @@ class Driver:
             stepper = PlainStepper(self.engine.net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
             decodes = [decoding_model(member, config, slots * beams) for member in self.members]
-            steppers = [ModelStepper(m, slots, beams, bos, batch_invariant=config.batch_invariant) for m in decodes]
+            invariant = config.batch_invariant  # the rows that a batch wants together depend on the neighbours
+            slices = (
+                weight.device.type == "cpu" and config.engine != "plain" and not invariant and is_as_built(self.model)
+            )
+            steppers = [ModelStepper(m, slots, beams, bos, batch_invariant=invariant, slices=slices) for m in decodes]
             stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
         limit, c, device = max(job.limit for *_, job in self.pending), self.model_config, weight.device
         if device.type == "mps":  # which has no float64, in which the search adds up
@@ -251,7 +259,11 @@ class Driver:
             alike = [one for one in self.pending if self.batch_key(one) == self.batch_key(self.pending[0])][:free]
             taken = {id(one) for one in alike}
             self.pending = [one for one in self.pending if id(one) not in taken]
-            filler = 0, Request([self.special.bos] * (length if length == width else 1)), Job(limit=1)
+            filler = (
+                0,
+                Request([self.special.bos] * (length if length == width else 1)),
+                Job(limit=1, shortlist=self.shortlist.frequent if self.shortlist else None),
+            )
             chosen = [*alike, *[filler] * (self.max_requests - len(alike))]
         jobs = [job for *_, job in chosen]
         if self.samples > 1:

@@ -54,6 +54,9 @@ class SearchState(Slots):
         """Every hypothesis of the first n slots a token longer. Returns the row that each continues, its parent, and its
         token."""
         groups, group_size = self.groups, self.group_size
+        if self.outside is not None and self.any_shortlists:
+            rows = logits.view(n, self.beams, -1)
+            logits = rows.masked_fill(self.outside[:n, None], -math.inf).flatten(0, 1)
         logprobs = logits.log_softmax(-1, dtype=self.dtype)
         filtered = self.apply_filters(logprobs, n)
         shape = (n, groups, group_size, logits.size(1))

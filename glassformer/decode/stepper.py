@@ -16,6 +16,7 @@ which tokens those are depends on the row's own length alone. The other position
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from itertools import chain
@@ -23,7 +24,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer.config import ModelConfig
@@ -83,14 +84,32 @@ class Stepper(Protocol):
         """Slots `from_slots` move to the places of those that have left; n stay."""
 
 
+class SlicedOutput:
+    """The output layer of a model, its rows for the tokens that some slot's shortlist has; all other logits are -inf."""
+
+    def __init__(self, model: Any, outside: Bool[Tensor, "n V"]) -> None:
+        self.tokens = (~outside.all(0)).nonzero().squeeze(1)
+        self.weight = model.output_weight.detach()[self.tokens].t().contiguous()
+        self.bias = None if model.output_bias is None else model.output_bias.detach()[self.tokens]
+        self.vocab_size = outside.size(1)
+
+    def __call__(self, x: Float[Tensor, "R T C"]) -> Float[Tensor, "R T V"]:
+        """The logits."""
+        own = x @ self.weight if self.bias is None else x @ self.weight + self.bias
+        return own.new_full((*x.shape[:-1], self.vocab_size), -math.inf).index_copy_(-1, self.tokens, own)
+
+
 class ModelStepper:
     """A model, or its copy for decoding, on its cache."""
 
     may_join = True
 
-    def __init__(self, model: Any, n_slots: int, beams: int, bos: int, *, batch_invariant: bool = False) -> None:
+    def __init__(
+        self, model: Any, n_slots: int, beams: int, bos: int, *, batch_invariant: bool = False, slices: bool = False
+    ) -> None:
         self.model, self.n_slots, self.beams, self.bos = model, n_slots, beams, bos
-        self.batch_invariant = batch_invariant
+        self.batch_invariant, self.slices = batch_invariant, slices
+        self.output: SlicedOutput | None = None  # `slices`: for the shortlists of the slots of now
         self.config: ModelConfig = model.config
         self.has_source = self.config.family == "transformer"
         self.cache: KVCache | None = None
@@ -99,6 +118,7 @@ class ModelStepper:
 
     def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
         """`texts` are encoded or prefilled once each, for `copies` slots."""
+        self.output = None
         model, config, end, limit = self.model, self.config, start + len(jobs), max(job.limit for job in jobs)
         contexts = texts if self.has_source else [text[context_start(len(text), config) :] for text in texts]
         longest = max(map(len, contexts)) if width is None else width
@@ -137,13 +157,18 @@ class ModelStepper:
         n_keys = cache.filled(n) + self.beams
         if n_keys > cache.capacity:  # who joined beside longer ones stands further right than its own text needs
             cache.grow(n_keys + n_keys // 2)
+        if self.slices and self.output is None and state.outside is not None:
+            self.output = SlicedOutput(self.model, state.outside[:n])
         return self.step(n, n_keys, cache.source_width(n))
 
     def step(self, n: int, n_keys: int, n_source: int) -> Float[Tensor, "R V"]:
         """The logits of what may follow the cache's tokens."""
         assert self.cache is not None
         tokens = self.cache.tokens[:n].view(-1, 1)
-        return self.model.step(tokens, self.cache, n_keys=n_keys, n_source=n_source)[:, -1]  # type: ignore[no-any-return]
+        how: dict[str, Any] = {"n_keys": n_keys, "n_source": n_source}
+        if self.output is not None:
+            how["output"] = self.output
+        return self.model.step(tokens, self.cache, **how)[:, -1]  # type: ignore[no-any-return]
 
     def recompute_contexts(self, state: Slots, n: int) -> None:
         """Of slots whose context is full the last half is prefilled anew, each beam its own."""
@@ -184,6 +209,7 @@ class ModelStepper:
     def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:
         """The cache's slots move."""
         assert self.cache is not None
+        self.output = None
         self.cache.move(from_slots, to_slots)
         for source, target in zip(from_slots, to_slots, strict=True):
             self.texts[target] = self.texts[source]

@@ -47,6 +47,8 @@ def may_be_tried(driver: Driver) -> bool:
     model, config, special = driver.model, driver.config, driver.special
     if config.engine != "auto" or config.batch_invariant or config.beams > 1 or config.temperature > 0:
         return False
+    if driver.shortlist is not None:  # CTranslate2 takes those of all sentences together
+        return False
     if driver.align or driver.trace or not driver.cached or special.eos is None or special.more_ends:
         return False
     weight = next(model.parameters())

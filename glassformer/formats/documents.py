@@ -1,4 +1,4 @@
-"""Documents whose texts are translated and whose structure stays: HTML, Markdown, subtitles, gettext's .po, XLIFF and Word.
+"""Documents whose texts are translated and whose structure stays: HTML, Markdown, subtitles, gettext's .po, XLIFF, TMX and Word.
 
 Each kind is read by a parser of its own (the scanner of text/markup.py, markdown-it, Babel, ElementTree) into segments, which
 tasks/markup.py translates, carrying their inline markup over.
@@ -7,6 +7,7 @@ tasks/markup.py translates, carrying their inline markup over.
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import re
 import zipfile
@@ -16,7 +17,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from glassformer.data import tmx
+from glassformer.data.tmx import local
 from glassformer.errors import UserError, install_hint
+from glassformer.language import _
 from glassformer.tasks.markup import as_html, translate_segments
 from glassformer.text.markup import Node, Segment, SegmentParser, html_segments
 
@@ -24,9 +28,7 @@ Translate = Callable[[list[str | Segment], Callable[[str], str]], list[str]]
 """Parts and how text is escaped, to parts in the other language (`translate_segments` with a model)."""
 LONGEST_PART = 64 << 20  # bytes of one file in a .docx
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-NATIVE = frozenset(
-    ["bpt", "ept", "ph", "it", "ut", "x", "bx", "ex", "sc", "ec", "cp"]
-)  # of XLIFF: code of another format, nothing to translate
+NATIVE = tmx.CODES | {"x", "bx", "ex", "sc", "ec", "cp"}  # of XLIFF: code of another format, nothing to translate
 
 
 def as_is(text: str) -> str:
@@ -151,9 +153,8 @@ def translate_markdown(content: bytes, path: Path, translate: Translate, numbers
 
 
 def xml_tree(content: bytes, path: Path) -> ElementTree.Element:
-    """The tree of an XML document, its prefixes kept. A document type is refused: its entities can grow without end."""
-    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-        raise UserError("{path} has a document type, whose entities can grow without end; take it out", path=path)
+    """The tree of an XML document, its prefixes kept."""
+    tmx.refuse_entities(content, path)
     try:
         for _, (prefix, uri) in ElementTree.iterparse(io.BytesIO(content), ["start-ns"]):
             if not re.fullmatch(r"ns\d+", prefix):
@@ -161,11 +162,6 @@ def xml_tree(content: bytes, path: Path) -> ElementTree.Element:
         return ElementTree.fromstring(content)
     except ElementTree.ParseError as error:
         raise UserError("{path} is not XML: {error}", path=path, error=error) from None
-
-
-def local(element: ElementTree.Element) -> str:
-    """An element's name without its namespace."""
-    return str(element.tag).rpartition("}")[2]
 
 
 def xml_segment(parent: ElementTree.Element, kept: list[ElementTree.Element], numbers: bool) -> Segment:
@@ -227,6 +223,55 @@ def translate_xliff(content: bytes, path: Path, translate: Translate, numbers: b
     for (target, kept), markup in zip(units, translate([*parts], as_html), strict=True):
         root = xml_from(markup, kept)
         target.text, target[:] = root.text, list(root)
+    return ElementTree.tostring(tree, encoding="utf-8", xml_declaration=True)
+
+
+def translate_tmx(
+    content: bytes,
+    path: Path,
+    translate: Translate,
+    numbers: bool,
+    languages: tuple[tuple[str, ...], str | None] = ((), None),
+) -> bytes:
+    """A translation memory: every unit without a text in the target language gets one. `languages`: those that the run reads
+    and the one it writes; where it does not know, the header's srclang and the other one of the file."""
+    tree = xml_tree(content, path)
+    header = next((own for own in tree.iter() if local(own) == "header"), None)
+    spoken = list(dict.fromkeys(tmx.language_of(own) for own in tree.iter() if local(own) == "tuv"))
+    sources, target = languages
+    known = [code for code in spoken if any(tmx.same_language(code, own) for own in sources)]
+    source = known[0] if known else "*all*" if header is None else header.get("srclang", "*all*")
+    source = source if source != "*all*" or not spoken else spoken[0]
+    others = [code for code in spoken if not tmx.same_language(code, source)]
+    target = next((code for code in others if target and tmx.same_language(code, target)), target)
+    if target is None and len(others) != 1:
+        raise UserError(
+            "{path} has texts in {languages}, and the run does not say which language it writes; train it with "
+            "data.target_language",
+            path,
+            ", ".join(spoken) or _("no language"),
+        )
+    target = target or others[0]
+    units, parts = [], []
+    for unit in tree.iter():
+        variants = [] if local(unit) != "tu" else tmx.variants_of(unit, source)
+        segment = tmx.segment_of(variants[0]) if variants else None
+        if segment is None or not any(c.isalpha() for c in tmx.plain_text(segment)):
+            continue
+        there = next((own for own in variants[1:] if tmx.same_language(tmx.language_of(own), target)), None)
+        written = None if there is None else tmx.segment_of(there)
+        if written is not None and (tmx.plain_text(written).strip() or len(written)):
+            continue
+        if there is None:
+            there = ElementTree.SubElement(unit, variants[0].tag, {tmx.LANGUAGE: target})
+            there.tail = variants[0].tail
+        written = ElementTree.SubElement(there, segment.tag) if written is None else written
+        kept: list[ElementTree.Element] = []
+        parts.append(xml_segment(segment, kept, numbers))
+        units.append((written, kept))
+    for (written, kept), markup in zip(units, translate([*parts], as_html), strict=True):
+        root = xml_from(markup, kept)
+        written.text, written[:] = root.text, list(root)
     return ElementTree.tostring(tree, encoding="utf-8", xml_declaration=True)
 
 
@@ -315,12 +360,13 @@ def translate_docx(content: bytes, path: Path, translate: Translate, numbers: bo
     return out.getvalue()
 
 
-KINDS: dict[str, Callable[[bytes, Path, Translate, bool], bytes]] = {
+KINDS: dict[str, Callable[..., bytes]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), translate_html),
     **dict.fromkeys((".md", ".markdown"), translate_markdown),
     ".srt": translate_srt,
     ".po": translate_po,
     **dict.fromkeys((".xlf", ".xliff"), translate_xliff),
+    ".tmx": translate_tmx,
     ".docx": translate_docx,
 }
 """By the ending of a file: how such a document is translated."""
@@ -338,4 +384,7 @@ def translate_document(model: Any, path: Path, *, numbers: bool = False, **optio
         content = path.read_bytes()
     except OSError as error:
         raise UserError("{path} cannot be read: {reason}", path=path, reason=error.strerror or error) from None
+    if kind is translate_tmx:
+        data = model.recipe.data
+        kind = functools.partial(kind, languages=(data.source_languages, data.target_language))
     return kind(content, path, lambda parts, escape: translate_segments(model, parts, escape, **options), numbers)

@@ -150,6 +150,9 @@ class BaseModel(Tapped):
     handed_out: bool = True
     """May somebody hold the model, and change its weights? `load` says no of the one it makes, until it is asked for."""
 
+    shortlist: Any = None
+    """A translator's lexical shortlist (decode/shortlist.py), where its run has one."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """`help()` and completion show each setting of ModelConfig as a keyword of the constructor."""
         super().__init_subclass__(**kwargs)

@@ -23,7 +23,7 @@ REPLACED = ".replaced.json"
 """In a run that was set aside for another: whose place it had."""
 OWN = re.compile(
     r"(\.tmp-)?(run\.json|recipe\.toml|labels\.json|tokenizer(\.source|\.target)?\.json(\.tmp)?)"
-    r"|(\.tmp-)?\.replaced\.json|\.lock|parity\.json|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
+    r"|(\.tmp-)?\.replaced\.json|\.lock|parity\.json|(\.tmp-)?shortlist\.safetensors|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
     r"|data/(train|val|test)\.[\w.-]+|data/(\.tmp-)?report\.json"
     r"|((checkpoints|snapshots|history)/(damaged-|\.tmp-|\.trash-)?step-\d{8,}(-\d+)?|(\.tmp-|\.trash-)?(final|start)(-\d+)?)"
     r"/([a-z]+\.safetensors|state\.json|manifest\.json|SEAL)"

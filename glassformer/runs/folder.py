@@ -12,7 +12,7 @@ start/              the weights that a fine-tuning begins with
 final/              the weights one uses, once training has ended
 metrics.jsonl       a line for each log interval and each validation; in the end, the seconds of each phase
 train.log           what was said on the screen
-samples.jsonl, curves.png, curves.svg
+samples.jsonl, curves.png, curves.svg; shortlist.safetensors of a student (decode/shortlist.py)
 
 The folder is made by the run, and the names above are all it ever writes, replaces or removes: whatever else lies there is
 somebody's. What is used is checked first, each file once a process.
@@ -35,6 +35,7 @@ import torch
 
 from glassformer.config import Recipe
 from glassformer.config.documentation import plain_recipe
+from glassformer.decode.shortlist import kept_shortlist
 from glassformer.errors import UserError
 from glassformer.files import checksums, owned, structured
 from glassformer.files.checksums import ListedFile
@@ -395,4 +396,5 @@ class RunFolder:
             report(mistake_in_words(self.path, self.recipe.model))
         model = build_model(self.recipe.model)
         load_model_tensors(model, weights)
+        model.shortlist = kept_shortlist(self.path, model.config)
         return model.to(device).eval()

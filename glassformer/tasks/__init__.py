@@ -15,7 +15,13 @@ from glassformer.tasks.settings import decode_settings
 from glassformer.tasks.tag import tag
 from glassformer.tasks.text_model import LONGEST_TEXT, TextModel, check_lengths, check_text
 from glassformer.tasks.token_scores import TokenScores, token_scores
-from glassformer.tasks.translate import stream_translated, translate, translate_each, translations
+from glassformer.tasks.translate import (
+    stream_translated,
+    translate,
+    translate_each,
+    translate_in_context,
+    translations,
+)
 from glassformer.tasks.unknown import unknown
 from glassformer.tasks.word_links import forced_links, word_links
 
@@ -47,6 +53,7 @@ __all__ = [
     "token_scores",
     "translate",
     "translate_each",
+    "translate_in_context",
     "translations",
     "unknown",
     "word_links",

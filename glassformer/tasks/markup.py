@@ -4,8 +4,8 @@
 
 The tag goes around the run of answer tokens with the largest sum of s (Kadane), widened to whole words; tags inside it stay
 inside it and beside it beside it, so that the answer is as well-formed as the source. Attention is the mean of all
-cross-attention heads: on dates, where the right place is known, it points at the right words more often than any
-single head (docs/log.md).
+cross-attention heads, balanced between the two sides: on dates, where the right place is known, the mean points at the right
+words more often than any single head (docs/log.md).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from glassformer.text.languages import is_han
 from glassformer.text.markup import Node, Segment
 
 Span = tuple[int, int]
+ROUNDS = 3  # of balancing; more change nothing
 
 
 def as_html(text: str) -> str:
@@ -58,9 +59,20 @@ def token_spans(pieces: Sequence[str], text: str) -> list[Span]:
     return spans
 
 
+def balanced(weights: Float[np.ndarray, "T S"]) -> Float[np.ndarray, "T S"]:
+    """Attention as an alignment. A source token that more is looked at than one answer token can look is divided among those that
+    do, in a few rounds (as Sinkhorn and Knopp 1967 balance a matrix): an adjective that agrees with its noun looks at both, and
+    the noun has an answer token of its own. Rows add up to one, or are empty."""
+    for number in range(1 + ROUNDS):
+        weights = weights / np.maximum(weights.sum(0), 1) if number else weights
+        total = weights.sum(1, keepdims=True)
+        weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 1e-9)
+    return weights
+
+
 @dataclass(frozen=True)
 class Aligned:
-    """An answer beside its source: where tokens stand in both texts, and the share of attention of each to each."""
+    """An answer beside its source: where tokens stand in both texts, and the share of each in each by balanced attention."""
 
     text: str
     source: list[Span]
@@ -78,8 +90,7 @@ class Aligned:
             for t, own in enumerate((part.hypothesis.alignment or [])[: len(theirs)]):
                 weights[row + t, column : column + len(ours)] = own[: len(ours)]
             row, column = row + len(theirs), column + len(ours)
-        total = weights.sum(1, keepdims=True)
-        weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 1e-9)
+        weights = balanced(weights)
         source_pieces, target_pieces = ([piece for own in side for piece in own] for side in (read, written))
         return Aligned(
             answer.text, token_spans(source_pieces, source), token_spans(target_pieces, answer.text), weights

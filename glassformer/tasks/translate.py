@@ -14,6 +14,7 @@ from itertools import islice, repeat
 from typing import Any
 
 from glassformer.config import DecodeConfig
+from glassformer.data.context import last_sentence, windows
 from glassformer.decode import (
     NO_CONSTRAINTS,
     BeamTrace,
@@ -31,6 +32,7 @@ from glassformer.decode.align import prompt_alignments
 from glassformer.decode.garbage import full_collections_wait
 from glassformer.decode.generate import Streamed
 from glassformer.decode.lengths import translation_limits
+from glassformer.errors import UserError
 from glassformer.models import Transformer
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints, wanted_terms
 from glassformer.tasks.results import Answer, DecodedPart
@@ -239,6 +241,16 @@ def translate(model: TextModel, texts: Sequence[str], **options: Any) -> list[li
 def translations(model: TextModel, texts: Sequence[str], **options: Any) -> list[str]:
     """One text for each text, in order: the best answer, or the first that was drawn. Options as for `translate`."""
     return [answers[0].text for answers in translate(model, texts, **options)]
+
+
+def translate_in_context(model: TextModel, lines: Sequence[str], **options: Any) -> list[str]:
+    """The lines of documents, between which are blank lines, each translated with as many before it as the run was trained with
+    (`data.context`); of what is written with its context the last sentence. Options as for `translate`."""
+    model.require("translate")
+    size = model.recipe.data.context
+    if not size:
+        raise UserError("this run reads one sentence at a time: it was trained with data.context=0")
+    return [last_sentence(text) for text in translations(model, list(windows(lines, size)), **options)]
 
 
 def stream_ids(net: Any, ids: list[int], settings: DecodeConfig, how: dict[str, Any]) -> Iterator[Streamed]:

@@ -17,6 +17,7 @@ from glassformer.cli.backtranslate import pair_writer
 from glassformer.data.store import run_examples
 from glassformer.errors import UserError
 from glassformer.lab.better import distill as study
+from glassformer.lab.better import shortlist
 from glassformer.models.weights import model_tensors
 from glassformer.runs.folder import RunFolder
 from glassformer.training.progress import StepReport
@@ -131,6 +132,35 @@ def test_the_size_in_int8_is_that_of_an_export(distilled: tuple[Path, study.Dist
     size = (tmp_path / "ct2" / "model.bin").stat().st_size
     position_table_and_names = size - 1e6 * found.facts["student"]["int8_mb"]
     assert 0 < position_table_and_names < 40_000
+
+
+def test_a_shortlist_is_kept_where_it_pays(
+    distilled: tuple[Path, study.Distillation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caught: one that is kept though it costs quality or time, or stays after a trial that refused it; one that is made and not
+    used, and words in it that no training pair has."""
+    out, found = distilled
+    student, pairs = RunFolder(Path(found.student)), [("eins zwei", "one two"), ("neun", "nine")]
+    assert (student.path / "shortlist.safetensors").exists() == found.shortlist["kept"]
+    for costs, gains, kept in ((100.0, 0.0, True), (100.0, 1e9, False), (0.0, 0.0, True), (-1e9, 0.0, False)):
+        monkeypatch.setattr(shortlist, "MAY_COST", costs)
+        monkeypatch.setattr(shortlist, "MUST_GAIN", gains)
+        if kept and costs == 0:
+            pairs = [(source, "nothing like it") for source, _target in pairs]  # 0 with it and without
+        assert shortlist.keep_if_it_pays(student, pairs, "bleu")["kept"] == kept
+        assert (student.path / "shortlist.safetensors").exists() == kept
+        model = load(student.path, device="cpu")
+        assert (model.model.shortlist is not None) == kept
+        done = call("translate", student.path, "eins zwei", "--set", "shortlist=true")
+        assert (done.returncode, "this run has no shortlist" in done.stderr) == ((0, False) if kept else (2, True))
+    written = {
+        w for line in (out / "pairs.tsv").read_text(encoding="utf-8").splitlines() for w in line.split("\t")[1].split()
+    }
+    shortlist.shortlist_of_run(student).save(student.path / "shortlist.safetensors")
+    sources = [source for source, _target in run_examples(student.recipe.data, "train", student.path / "data")][:20]
+    said = load(student.path, device="cpu").translate(sources)
+    assert {word for text in said for word in text.split()} <= written
+    (student.path / "shortlist.safetensors").unlink()
 
 
 @pytest.mark.parametrize("width", [64, 512, 1024])

@@ -58,7 +58,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
 
 def holds_pairs(path: Path) -> bool:
     """Whether files whose names end so mostly hold pairs."""
-    return path.name.removesuffix(".gz").endswith((".tsv", ".jsonl", ".ndjson", ".parquet"))
+    return path.name.removesuffix(".gz").endswith((".tsv", ".jsonl", ".ndjson", ".parquet", ".tmx"))
 
 
 def has_tab(path: Path) -> bool:

@@ -2,10 +2,10 @@
 
 It takes the same requests as our own decoding and gives the same results. The model is converted when it is first asked
 (spec.py) and kept as long as its weights stay as they are. Its search is the beam of CTranslate2, which is
-ours under `stop_rule=first-k`; every length rule ranks what it finds. Three things are its own: what may not be written is
+ours under `stop_rule=first-k`; every length rule ranks what it finds. Four things are its own: what may not be written is
 taken out before the softmax, so a beam's `score` adds up what is left (`logprob` and `token_logprobs` are the model's own, and
 are asked for when somebody looks); of a sentence whose beam reaches the limit, hypotheses that were cut may push out some that
-ended; and prompts of different lengths are not decoded together.
+ended; prompts of different lengths are not decoded together; and a shortlist is that of all sentences it decodes together.
 
 What it cannot do (`unsupported`): draws that can be repeated, traces, glossary terms, forced places, diverse groups, batch
 invariance, repetition penalties, a stop that is exact, stop strings with a beam, texts that outgrow learned positions.
@@ -199,6 +199,7 @@ class CTranslate2Engine:
         most, fewest = max(job.limit for _, job in batch), batch[0][1].minimum
         prefixes = [list(request.constraints.prefix) for request in requests]
         if self.has_source:
+            options["use_vmap"] = any(job.shortlist is not None for _, job in batch)
             options |= {"max_decoding_length": most, "min_decoding_length": fewest, "max_input_length": 0}
             prefix = conversion.as_tokens(prefixes) if any(prefixes) else None
             sources = conversion.as_tokens(request.ids for request in requests)
@@ -233,7 +234,8 @@ class CTranslate2Engine:
             if job.stopping_criterion is not None:
                 end = next((n for n in range(1, len(ids) + 1) if job.stopping_criterion(ids[:n])), None)
                 ids, ended = (ids, ended) if end is None else (ids[:end], "stop")
-            score = rule.score(total, len(ids), ended == "eos") if len(found) > 1 else None
+            counts = len(found) > 1 or job.shortlist is not None  # else the model's own, when somebody looks
+            score = rule.score(total, len(ids), ended == "eos") if counts else None
             answer = LazyHypothesis(ids, score, ended, scorer, rule)
             if request.constraints.prefix:  # CTranslate2 does not count what was given
                 values = self.token_logprobs([request.ids], [ids], 1)[0]

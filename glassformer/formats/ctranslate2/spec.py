@@ -254,6 +254,15 @@ def make_spec(model: Any, vocabularies: Vocabularies, *, n_positions: int) -> An
     return spec
 
 
+def vocabulary_map(shortlist: Any, source: Sequence[str], target: Sequence[str]) -> str | None:
+    """A shortlist as CTranslate2's vmap.txt: a source token, a tab, its target tokens; without a source token, those of every
+    sentence. None where a token holds what the file is divided by."""
+    if any(not name or set(name) & set(" \t\r\n") for name in (*source, *target)):
+        return None
+    rows = [("", shortlist.frequent), *zip(source, shortlist.likely, strict=True)]
+    return "".join(f"{name}\t{' '.join(target[i] for i in own if i >= 0)}\n" for name, own in rows)
+
+
 def save(
     model: Any, folder: Path, vocabularies: Vocabularies, *, n_positions: int, quantization: str | None = None
 ) -> None:
@@ -262,6 +271,11 @@ def save(
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
+    if model.config.family == "transformer" and model.shortlist is not None:
+        source = vocabularies.strings(vocabularies.source, model.source_table.weight.size(0))
+        target = vocabularies.strings(vocabularies.target, model.config.vocab_size)
+        if (table := vocabulary_map(model.shortlist, source, target)) is not None:
+            (folder / "vmap.txt").write_text(table, encoding="utf-8", newline="\n")
 
 
 def load(model: Any, vocabularies: Vocabularies, *, n_positions: int, compute: str, threads: int) -> Any:

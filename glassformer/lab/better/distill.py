@@ -27,8 +27,10 @@ from glassformer.evaluation.bootstrap import Paired
 from glassformer.files.durable import write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab.better.held_out import write_jsonl
+from glassformer.lab.better.shortlist import keep_if_it_pays
 from glassformer.lab.better.trial import Pair, WritePairs, answered, beside, metric_for, train_or_resume
 from glassformer.lab.report import made_with, markdown_table, write_report
+from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 
 WIDEST, ENCODER_LAYERS, DECODER_LAYERS, DROPOUT = 256, 6, 2, 0.1
@@ -84,6 +86,23 @@ class Distillation:
     metric: str
     facts: dict[str, dict[str, float]]  # by "teacher" and "student": score, sentences_per_second, parameters, int8_mb
     paired: Paired
+    shortlist: dict[str, Any]  # kept, engine, score and sentences_per_second with it and without, on val and a CPU
+
+    def shortlist_in_words(self) -> str:
+        """What a shortlist brings, and whether the student got one."""
+        told = (
+            _("the student has a shortlist")
+            if self.shortlist["kept"]
+            else _("the student has no shortlist, which would not pay")
+        )
+        return _(
+            "{told}: {metric} {score:.2f} with it and {score_without:.2f} without, {speed:,.1f} and {speed_without:,.1f} "
+            "sentences/s on the CPU (engine={engine})",
+            told,
+            self.metric,
+            *(self.shortlist[name] for name in ("score", "score_without", "sentences_per_second")),
+            *(self.shortlist[name] for name in ("sentences_per_second_without", "engine")),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -115,7 +134,7 @@ class Distillation:
             *markdown_table(["", self.metric, "in int8", "parameters", "sentences/s"], self.rows(), numbers=True),
         ]
         told = f"Student less teacher: {gap.value:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {self.paired.p:.3g}."
-        return "\n".join([*page, "", told, ""])
+        return "\n".join([*page, "", told, "", f"{self.shortlist_in_words()}.", ""])
 
 
 def held_out_pairs(model: Any, run: RunFolder, test: Path | None) -> tuple[dict[str, list[Pair]], str]:
@@ -178,6 +197,7 @@ def distill(
         write_pairs(teacher, sources, pairs)
         student = train_or_resume(recipe, out / "student")
         metric, examples = metric_for(student.recipe), held[scored_on]
+        shortlist = keep_if_it_pays(student, held.get("val", examples), metric)
         both = {"teacher": run, "student": student}
         scores = {name: answered(one.path, examples, metric, device) for name, one in both.items()}
         facts = {}
@@ -191,6 +211,6 @@ def distill(
             }
         paired = beside(scores["teacher"], scores["student"])
         count = sum(1 for _line in pairs.open("rb"))
-        found = Distillation(str(student.path), count, scored_on, len(examples), metric, facts, paired)
+        found = Distillation(str(student.path), count, scored_on, len(examples), metric, facts, paired, shortlist)
         write_report(out, "distill", found.to_dict(), found.markdown())
     return found

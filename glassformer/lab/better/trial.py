@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from glassformer import runs
 from glassformer.api import load
@@ -17,7 +18,7 @@ from glassformer.evaluation.generated import metric_of
 from glassformer.evaluation.held_out import HeldOut
 from glassformer.runs.fine_tune import Start
 from glassformer.runs.folder import RunFolder
-from glassformer.tasks import translations
+from glassformer.tasks import TextModel, translations
 from glassformer.training.changes import as_prepared, changes
 
 Pair = tuple[str, str]
@@ -55,10 +56,14 @@ class Answered:
 
 def answered(folder: Path, pairs: Sequence[Pair], metric: str, device: str = "auto") -> Answered:
     """A run's answers to the sources, written as its recipe's [decode] says, against the targets."""
-    model = load(folder, device=device)
-    translations(model, [pairs[0][0]])  # whatever is made once is not timed
+    return answered_by(load(folder, device=device), pairs, metric)
+
+
+def answered_by(model: TextModel, pairs: Sequence[Pair], metric: str, **options: Any) -> Answered:
+    """A model's answers to the sources against the targets."""
+    translations(model, [pairs[0][0]], **options)  # whatever is made once is not timed
     began = time.perf_counter()
-    said = translations(model, [source for source, _target in pairs])
+    said = translations(model, [source for source, _target in pairs], **options)
     speed = len(pairs) / max(1e-9, time.perf_counter() - began)
     return Answered(metric, answer_statistics(model, HeldOut([], list(pairs), len(pairs)), said)[metric], speed)
 

@@ -17,7 +17,21 @@ import pytest
 import torch
 
 from glassformer.errors import UserError
-from glassformer.lab.claims import NAMES, Claim, all_claims, claim_named, run, text, training
+from glassformer.lab.claims import (
+    NAMES,
+    Claim,
+    all_claims,
+    claim_named,
+    decoder_only,
+    heads,
+    parts,
+    rnn,
+    run,
+    text,
+    timing,
+    training,
+    vision,
+)  # fmt: skip
 from glassformer.lab.claims.batching import as_rows, pack
 from glassformer.lab.claims.claim import DEFAULT, QUICK, Budget, Results, parse_claim
 from glassformer.lab.claims.decoder_only import rank_of
@@ -150,23 +164,25 @@ def test_a_condition_without_its_trials_is_left_out_and_a_template_names_its_cas
 
 @pytest.fixture
 def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight at most to a batch and to a test: everything that a trial does, at a fraction of its cost."""
+    """Eight at most to a batch and to a test, and nothing timed twice: all that a trial does, at a fraction of its cost."""
 
-    def at_most(function: Any) -> Any:
+    def at_most(most: int, name: str, function: Any) -> Any:
         signature = inspect.signature(function)
 
         def called(*args: Any, **kwargs: Any) -> Any:
             given = signature.bind(*args, **kwargs)
             given.apply_defaults()
-            given.arguments["count"] = min(8, given.arguments["count"])
+            given.arguments[name] = min(most, given.arguments[name])
             return function(*given.args, **given.kwargs)
 
         return called
 
-    for owner in (Letters, Strings):
-        for name in ("batch", "test", "val"):
-            monkeypatch.setattr(owner, name, at_most(getattr(owner, name)))
-    monkeypatch.setattr(text, "drawn", at_most(text.drawn))
+    examples = {Letters: "batch test val", Strings: "batch test val", text: "drawn", vision: "batch digits"}
+    for owner, names in examples.items():
+        for name in names.split():
+            monkeypatch.setattr(owner, name, at_most(8, "count", getattr(owner, name)))
+    for module in (decoder_only, heads, parts, rnn):
+        monkeypatch.setattr(module, "in_turns", at_most(1, "repeats", timing.in_turns))
 
 
 @pytest.mark.slow

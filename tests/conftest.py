@@ -56,6 +56,17 @@ def as_in_production() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+# Laws run thousands of tiny passes, and what is asked of a server or a page goes through models that the rooms below have held
+# to their shapes.
+CHECKED_BELOW = ("laws", "serve", "browser")
+
+
+@pytest.fixture(autouse=True)
+def _shapes_are_checked_elsewhere(request: pytest.FixtureRequest) -> None:
+    if request.path.relative_to(TESTS).parts[0] in CHECKED_BELOW:
+        request.getfixturevalue("as_in_production")
+
+
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """What `make check` would not run is not imported for it either."""
     if not QUICK or collection_path.suffix != ".py":

@@ -24,6 +24,7 @@ from glassformer.lab.claims import (
     claim_named,
     decoder_only,
     heads,
+    optimizers,
     parts,
     rnn,
     run,
@@ -181,6 +182,7 @@ def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, names in examples.items():
         for name in names.split():
             monkeypatch.setattr(owner, name, at_most(8, "count", getattr(owner, name)))
+    monkeypatch.setattr(optimizers, "HELD_OUT", 8)
     for module in (decoder_only, heads, parts, rnn):
         monkeypatch.setattr(module, "in_turns", at_most(1, "repeats", timing.in_turns))
 

@@ -14,6 +14,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.shapes import check_shapes
+
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("new", deadline=None)
 settings.load_profile("new" if os.environ.get("GLASSFORMER_SOAK") else "same")
@@ -27,19 +29,8 @@ if "GLASSFORMER_CACHE" not in os.environ:
 
 QUICK = bool(os.environ.get("GLASSFORMER_QUICK"))  # set by `make check`
 TESTS = Path(__file__).parent
-PACKAGE = TESTS.parent / "glassformer"
 
-
-def with_shapes() -> list[str]:
-    """The modules that write shapes in their signatures."""
-    found = [p for p in PACKAGE.rglob("*.py") if "jaxtyping" in p.read_text(encoding="utf-8")]
-    return [".".join(p.relative_to(PACKAGE.parent).with_suffix("").parts) for p in found]
-
-
-# Shapes and types are checked wherever shapes are written down. Elsewhere mypy has looked at the types: to look again at
-# every call would make the tests a tenth longer.
-hook = jaxtyping.install_import_hook(with_shapes(), "beartype.beartype")
-hook.__enter__()
+check_shapes()
 
 
 # For `make check`: the same laws on one case each, and none of the files (or folders) that train or run a command from end to
@@ -63,6 +54,17 @@ def as_in_production() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+# Laws run thousands of tiny passes, and what is asked of a server or a page goes through models that the rooms below have held
+# to their shapes.
+CHECKED_BELOW = ("laws", "serve", "browser")
+
+
+@pytest.fixture(autouse=True)
+def _shapes_are_checked_elsewhere(request: pytest.FixtureRequest) -> None:
+    if request.path.relative_to(TESTS).parts[0] in CHECKED_BELOW:
+        request.getfixturevalue("as_in_production")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from glassformer.errors import ConfigError, UserError
+from glassformer.files.user_data import GIVEN_BY_SHELL
 from glassformer.language import _
 
 READ = 1 << 16
@@ -117,7 +118,7 @@ def open_pipe(path: Path) -> BinaryIO:
 def open_lines(path: Path) -> BinaryIO:
     """A file of lines, or a pipe such as the shell's <(command); nothing else has an end."""
     try:
-        named_pipe = stat.S_ISFIFO(path.stat().st_mode) and not path.as_posix().startswith(("/dev/", "/proc/"))
+        named_pipe = stat.S_ISFIFO(path.stat().st_mode) and not path.as_posix().startswith(GIVEN_BY_SHELL)
         file = open_pipe(path) if named_pipe else path.open("rb", buffering=0)
     except IsADirectoryError:
         raise ConfigError("--file takes a file with a text a line, and {path} is a folder", path) from None

@@ -26,6 +26,7 @@ LONGEST_LINE = 64 << 20
 EXPANSION_WATCHED_FROM = 256 << 20  # bytes of unpacked text, and from there on:
 MOST_EXPANSION = 300  # times the packed size; prose packs to a third, tables of numbers to a twentieth
 BLOCK = 1 << 20
+GIVEN_BY_SHELL = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # so begin the pipes that are open already
 PACKED = {
     b"PK\x03\x04": _("a zip archive (or a spreadsheet); unpack it (or save it as CSV) and give the file inside"),
     b"BZh": _("packed by bzip2; unpack it first"),
@@ -90,7 +91,7 @@ def why_not_readable(path: Path, found: os.stat_result) -> str | None:
     if stat.S_ISDIR(mode):
         return _("is a folder, not a file")
     if stat.S_ISFIFO(mode):
-        given_by_shell = path.as_posix().startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+        given_by_shell = path.as_posix().startswith(GIVEN_BY_SHELL)
         return None if given_by_shell else _("is a named pipe, which may never end; write its content to a file first")
     return _("is a device or a socket, not a file")
 

@@ -37,7 +37,7 @@ def test_the_compiled_loss_is_the_loss() -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) == 6
+    assert len(done.stdout.splitlines()) == 7
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ class LiveTab(Tab):
         """The data on the screen, once it is that of this text with so many cuts, explained, and all around it is drawn."""
         told = """([text, cuts]) => live.data?.text === text && (live.data.cut?.parts.length ?? 0) === cuts && live.data.saliency
           && live.drawn === live.data && document.querySelector('#view').ariaBusy === 'false'"""
-        self.page.wait_for_function(told, arg=[text, cuts], timeout=60_000)
+        self.page.wait_for_function(told, arg=[text, cuts], timeout=180_000)
         return self.page.evaluate("live.data")  # type: ignore[no-any-return]
 
 

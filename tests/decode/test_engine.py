@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,17 @@ from tests.laws.test_decoding_cache import SEARCHES, same, some_texts
 from tests.laws.zoo import cases, small
 
 
-@pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.parametrize(("family", "changes"), cases("transformer", "gpt"))
+def searches() -> list[Any]:
+    """Every variant by a diverse beam, which has all that a step must carry along, and by one of the other searches in turn."""
+    others = itertools.cycle(name for name in SEARCHES if name != "diverse")
+    return [
+        pytest.param(*case.values, search, id=f"{case.id}-{search}")
+        for case in cases("transformer", "gpt")
+        for search in ("diverse", next(others))
+    ]
+
+
+@pytest.mark.parametrize(("family", "changes", "search"), searches())
 def test_the_fast_engine_writes_what_the_plain_model_writes(family: str, changes: dict[str, Any], search: str) -> None:
     """In double precision, so that no tie is decided by rounding. Caught: a beam that sees another's past; a shade that is
     not reordered with its row; keys of padding that are seen; heads grouped the wrong way; the bias or norm of another

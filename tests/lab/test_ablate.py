@@ -322,7 +322,7 @@ def test_stopped_killed_and_gone_on_with_is_undisturbed(tmp_path: Path) -> None:
     killed.communicate(timeout=60)
     trained_one_by_one(straight)  # meanwhile the killed one's trials hear of it, and save
     before = {p: p.stat().st_mtime_ns for p in straight.glob("trials/**/*.safetensors")}
-    ended = call("ablate", *TINY, "--out", stopped)
+    ended = call("ablate", *TINY[:-1], "1", "--out", stopped)  # one after the other: no process more to start
     assert ended.returncode == 0, ended.stderr
     undisturbed = call("ablate", *TINY, "--out", straight)
     assert undisturbed.returncode == 0 and "all 2 trials are trained already" in undisturbed.stderr

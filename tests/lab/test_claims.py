@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import signal
 import subprocess
@@ -10,12 +11,28 @@ import time
 import tomllib
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from glassformer.errors import UserError
-from glassformer.lab.claims import NAMES, Claim, all_claims, claim_named, run, training
+from glassformer.lab.claims import (
+    NAMES,
+    Claim,
+    all_claims,
+    claim_named,
+    decoder_only,
+    heads,
+    optimizers,
+    parts,
+    rnn,
+    run,
+    text,
+    timing,
+    training,
+    vision,
+)  # fmt: skip
 from glassformer.lab.claims.batching import as_rows, pack
 from glassformer.lab.claims.claim import DEFAULT, QUICK, Budget, Results, parse_claim
 from glassformer.lab.claims.decoder_only import rank_of
@@ -24,7 +41,7 @@ from glassformer.lab.claims.pictures import LABELS, PATCH, SIDE, digit, patches,
 from glassformer.lab.claims.recurrent_translator import RecurrentTranslator
 from glassformer.lab.claims.report import markdown, read_verdict
 from glassformer.lab.claims.scale import power_law
-from glassformer.lab.claims.training import Letters, TrainArgs, exact_match, make_pairs, share_at, summed_loss
+from glassformer.lab.claims.training import Letters, Strings, TrainArgs, exact_match, make_pairs, share_at, summed_loss
 from glassformer.lab.runner import KEPT
 from glassformer.lab.verdict import verdict
 from glassformer.language import in_language
@@ -146,9 +163,33 @@ def test_a_condition_without_its_trials_is_left_out_and_a_template_names_its_cas
     assert found.parts[0].conditions[0].outcome == "holds" and found.tables[0].rows == (("one", "1.50 ± 0.71"),)
 
 
+@pytest.fixture
+def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight at most to a batch and to a test, and nothing timed twice: all that a trial does, at a fraction of its cost."""
+
+    def at_most(most: int, name: str, function: Any) -> Any:
+        signature = inspect.signature(function)
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            given.arguments[name] = min(most, given.arguments[name])
+            return function(*given.args, **given.kwargs)
+
+        return called
+
+    examples = {Letters: "batch test val", Strings: "batch test val", text: "drawn", vision: "batch digits"}
+    for owner, names in examples.items():
+        for name in names.split():
+            monkeypatch.setattr(owner, name, at_most(8, "count", getattr(owner, name)))
+    monkeypatch.setattr(optimizers, "HELD_OUT", 8)
+    for module in (decoder_only, heads, parts, rnn):
+        monkeypatch.setattr(module, "in_turns", at_most(1, "repeats", timing.in_turns))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_each_study_in_small(name: str, tmp_path: Path) -> None:
+def test_each_study_in_small(name: str, tmp_path: Path, few_examples: None) -> None:
     """Every kind of trial once or twice, its table, its picture and a verdict by the rule."""
     report = run(claim_named(name), TINY, tmp_path, jobs=1)
     assert [part.verdict for part in report.finding.parts] == [

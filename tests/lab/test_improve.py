@@ -25,6 +25,7 @@ from tests.number_pairs import pairs, write_tsv
 for module in ("ftfy", "datasketch", "py3langid"):
     pytest.importorskip(module)
 
+pytestmark = pytest.mark.usefixtures("as_in_production")  # whole trainings: the rooms below hold models to their shapes
 STEPS = ["clean", "back-translated", "fine-tuned", "averaged"]
 SMALL = ("data.tokenizer=word", "model.n_layer=1", "model.n_head=2", "model.n_embd=16", "model.n_hidden=16")
 SMALL += ("train.steps=20", "train.learning_rate=0.02", "train.warmup=2", "data.batch_tokens=512", "model.dropout=0.0")

@@ -15,6 +15,8 @@ from glassformer.errors import UserError
 from glassformer.evaluation.brackets import bracket_f1, constituents
 from glassformer.lab.reproduce import paper
 
+pytestmark = pytest.mark.usefixtures("as_in_production")  # whole trainings: the rooms below hold models to their shapes
+
 
 def spans(tree: Tree, first: int = 0) -> list[tuple[str, int, int]]:
     """The constituents of a tree, from the tree itself and not from its line."""

@@ -23,6 +23,8 @@ from glassformer.runs.folder import RunFolder
 from tests.commands import call
 from tests.small_collections import SHAKESPEARE, SMALL_PAIRS, numbers, write_multi30k, write_shakespeare, write_tatoeba
 
+pytestmark = pytest.mark.usefixtures("as_in_production")  # whole trainings: the rooms below hold models to their shapes
+
 # What is listed
 
 

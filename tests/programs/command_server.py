@@ -1,18 +1,28 @@
 """Orders on stdin, a line of JSON each: a command of glassformer in a fork of this process, its exit code on stdout."""
 
+import contextlib
+import gc
 import importlib
+import io
 import json
 import os
 import sys
 
 import glassformer.cli.main as cli
+import glassformer.cli.verbs as verbs
 
 # What commands import is imported here, once, and not in every fork.
-for name in ("glassformer.runs", "glassformer.runs.plan", "glassformer.api.evaluation", "matplotlib.figure"):
+for name in ("api", "api.evaluation", "runs", "runs.doctor", "runs.plan", "data.doctor", "data.download", "formats"):
+    importlib.import_module(f"glassformer.{name}")
+for name in ("matplotlib.figure", "matplotlib.backends.backend_agg", "psutil", "rich.table", "sacrebleu"):
     importlib.import_module(name)
-for name in ("matplotlib.backends.backend_agg", "rich.table", "sacrebleu", "safetensors.torch"):
+for name in ("msgspec", "safetensors.torch", "torch._dynamo", "torch.profiler"):
     importlib.import_module(name)
-
+app = verbs.make_app()
+verbs.make_app = lambda: app
+with contextlib.redirect_stdout(io.StringIO()):
+    verbs.run_command(["recipes"])  # typer and rich import half of themselves when they are first used
+gc.freeze()
 for line in sys.stdin:
     order = json.loads(line)
     child = os.fork()

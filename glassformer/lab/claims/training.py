@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -165,6 +166,7 @@ def dates(count: int = 20_000, test: int = 1000) -> Strings:
     return Strings(list(date_pairs("train", count)), list(date_pairs("test", test)))
 
 
+@cache
 def phrases(direction: str = "zh-en", count: int = 20_000, test: int = 1000) -> Strings:
     """Sentences of the built-in phrasebook, by words and Chinese characters; those of the test combine words as no other does."""
     from glassformer.data.builtin.phrases import open_phrases

@@ -12,6 +12,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -54,7 +55,13 @@ def may_be_tried(driver: Driver) -> bool:
     weight = next(model.parameters())
     if len(driver.members) > 1 or weight.device.type != "cpu" or weight.dtype != torch.float32 or model.handed_out:
         return False
-    return find_spec("ctranslate2") is not None and suits_external(model)
+    return is_installed()
+
+
+@cache
+def is_installed() -> bool:
+    """Is CTranslate2 there? (Looked for once: a look takes as long as some tokens.)"""
+    return find_spec("ctranslate2") is not None
 
 
 class TrialDriver:
@@ -90,10 +97,11 @@ class TrialDriver:
         return pending
 
     def suits(self) -> bool:
-        """Can CTranslate2 do all that the waiting requests ask for?"""
+        """Can CTranslate2 do all that the waiting requests ask for, and would it do so as this model does?"""
         batch = [one[1:] for one in self.driver.pending]
         free = all(request.constraints is NO_CONSTRAINTS for request, _ in batch)
-        return free and self.engine.unsupported(self.driver.model_config, batch, self.config) is None
+        can = free and self.engine.unsupported(self.driver.model_config, batch, self.config) is None
+        return can and suits_external(self.driver.model)
 
     @torch.no_grad()
     def answer(self, batch: list[Any]) -> list[Result]:

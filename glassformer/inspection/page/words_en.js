@@ -268,6 +268,7 @@ export const EN = {
   unread: "not read yet",
   rolloutShare: "share of the input token",
   notHere: "The report on this side does not have this view.",
+  reading: "reading …",
   commonOnly: "Only tokens that both texts have are shown.",
   onlyHere: "only here",
   apart: "Δ: how far apart this head and the same head on the left look (half the summed difference of a row's weights, 0 to 1); outlined from 0.25.",

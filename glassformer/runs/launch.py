@@ -88,8 +88,7 @@ def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterat
                 "then go on with: glassformer train {path} --resume",
                 quote(str(path)),
             ) from error
-        no_memory = isinstance(error, MemoryError | RuntimeError) and is_out_of_memory(error)
-        if no_memory or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        if is_out_of_memory(error) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
             raise out_of_memory(path, recipe, goes_on=goes_on) from error
         raise
 

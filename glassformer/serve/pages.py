@@ -23,7 +23,7 @@ from glassformer.errors import UserError
 from glassformer.inspection.page.bundle import page_files as shared_files
 from glassformer.inspection.page.bundle import page_html, page_json, with_chinese
 from glassformer.runs.folder import RunFolder
-from glassformer.serve.api_errors import APIError
+from glassformer.serve.api_errors import APIError, as_api_error
 from glassformer.serve.arrays import BYTES, Arrays
 from glassformer.serve.fields import DocumentedRoute, read_as
 from glassformer.serve.jobs import FunctionJob
@@ -62,7 +62,10 @@ class LookFields(NextFields):
     target: str | None = Field(None, description="An answer that is forced on the model.")
     data: bool = Field(False, description="The report's numbers as JSON, in place of a page.")
     across: bool = Field(False, description="With what each of the kept weights makes of the same answer.")
-    binary: bool = Field(False, description="With data, the arrays as bytes; see glassformer/serve/arrays.py.")
+    binary: bool = Field(
+        False,
+        description="With data, the arrays as bytes; see glassformer/serve/arrays.py. What cannot be read is `refused` in them.",
+    )
     explained: bool = Field(True, description="With attribution, saliency and the beam's tree, which take the longest.")
     draft: list[Annotated[int, Field(ge=0)]] = Field(
         [], max_length=LOOKED_AT, description="Token ids that the answer may be: it is then found sooner."
@@ -164,7 +167,12 @@ class Pages:
             model = at_step(self.service.models, model, run, fields.step)
             check_tokens(model, fields.text)
             asked = {name: getattr(fields, name) for name in ("cut", "prefix", "explained", "draft")}
-            found = live_data(model, fields.text, fields.target, run.name, **asked, between=job.check_wanted)
+            try:
+                found = live_data(model, fields.text, fields.target, run.name, **asked, between=job.check_wanted)
+            except UserError as error:
+                if not fields.binary:
+                    raise
+                return {"refused": as_api_error(error).message}  # half a word, as it is typed, is nobody's mistake
             found["step"] = fields.step
             if fields.across and not fields.cut:
                 yield

@@ -74,11 +74,12 @@ def highest_resident() -> Iterator[list[int]]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """torch says it in its own class on CUDA, and as a RuntimeError with a certain sentence on a CPU."""
+    """torch says it in its own class on CUDA, and as a RuntimeError with a certain sentence on a CPU; a library that is needed
+    for the first time when there is no room for it any more says it as an ImportError."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    message = str(error)
-    return isinstance(error, RuntimeError) and ("can't allocate memory" in message or "not enough memory" in message)
+    signs = ("can't allocate memory", "not enough memory", "failed to map segment", "annot allocate memory")
+    return isinstance(error, RuntimeError | ImportError) and any(sign in str(error) for sign in signs)
 
 
 def less_memory(recipe: Recipe, share: float = 0.5) -> str:

@@ -55,6 +55,15 @@ def test_every_key_is_answered(tab: LiveTab, paths: list[Path]) -> None:
     assert "text=eins+zwei+drei" in tab.page.url
 
 
+def test_half_a_word_is_told_and_is_no_error(tab: LiveTab) -> None:
+    """Who types a word has typed half of it before. Broken variant: the browser's console has an error for each such key."""
+    tab.page.fill("#text", "ei")
+    tab.page.wait_for_selector("#state.failed:has-text('vocabulary')", timeout=60_000)
+    tab.page.fill("#text", "eins")
+    tab.wait("eins")
+    assert "vocabulary" not in tab.page.inner_text("#state")
+
+
 def test_the_tabs_stay_while_an_answer_is_on_its_way(tab: LiveTab) -> None:
     """The quick answer has nothing yet for some views, which keep their places. Broken variant: three tabs come and go with each
     key."""

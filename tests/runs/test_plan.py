@@ -150,6 +150,8 @@ def test_memory_is_told_from_other_errors() -> None:
     assert memory.is_out_of_memory(
         RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes.")
     )
+    assert memory.is_out_of_memory(ImportError("psutil.so: failed to map segment from shared object"))
+    assert not memory.is_out_of_memory(ImportError("No module named 'psutil'"))
     assert not memory.is_out_of_memory(RuntimeError("device-side assert")) and not memory.is_out_of_memory(OSError())
 
 

@@ -13,6 +13,7 @@ export async function askReport(asked, signal) {
   const buffer = await askBytes("/look", { ...asked, data: true, binary: true }, signal);
   const length = new DataView(buffer).getUint32(0, true);
   const data = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+  if (data.refused) throw new Error(data.refused);
   kept.set(data.arrays, buffer.slice(4 + length));
   if (kept.size > REPORTS) kept.delete(kept.keys().next().value);
   return data;

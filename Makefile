@@ -67,7 +67,7 @@ soak: setup  ## 5,000 cases of the fuzzer, 200 kills, 100 of one rank of two, th
 soak-laws: setup  ## the laws and searches that draw at random, at their full counts
 	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest $(TWO) -v $$(grep -rl "count(fast" tests --include='test_*.py' | grep -v -e tests/fuzz -e tests/faults)
 
-demo: $(FOR_DEMO)  ## train `dates` (about three minutes), show what it learned
+demo: $(FOR_DEMO)  ## train `dates` (two to three minutes), show what it learned
 	$(BIN)/glassformer demo
 
 docs: $(FOR_DOCS)  ## the documents as a site, in English and Chinese: open site/index.html

@@ -153,6 +153,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="processes-") as folder:
         run, lanes = Path(folder) / "run", lanes_of(given)
         few = ["train.steps=1", "train.validate_examples=0", "train.metric=loss", f"train.device={given.device}"]
+        few += ["train.optimizer=adamw"]  # which can be sharded
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-m", "glassformer", "train", *words, *few, "--out", str(run), "--quiet"]
         subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": path})

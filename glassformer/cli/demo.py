@@ -14,7 +14,7 @@ from glassformer.screen import make_table, table_console
 
 @options.documented
 def demo(out: Path = Path("runs/dates")) -> None:
-    """Train `dates` on this machine (about three minutes on two cores) and show what it learned."""
+    """Train `dates` on this machine (two to three minutes on two cores) and show what it learned."""
     from glassformer import runs
     from glassformer.api import load
     from glassformer.api.evaluation import score_split

@@ -17,6 +17,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -48,6 +49,8 @@ class ExampleWriter:
         self.examples = self.learned = 0
         self.rows: list[Any] = []
         self.waiting = 0  # characters of the rows, or words
+        self.beside = ThreadPoolExecutor(1)  # zlib lets other threads run while it packs
+        self.packing: Future[None] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.raw = open(self.temporary, "wb")  # noqa: SIM115 (closed by close)
         self.packed = gzip.GzipFile(filename="", fileobj=self.raw, mode="wb", compresslevel=LEVEL, mtime=0)
@@ -63,21 +66,30 @@ class ExampleWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what has come since the last time."""
+        """Has written what has come since the last time; what went wrong with the part before is raised here."""
+        if self.packing is not None:
+            self.packing.result()
+        self.packing = self.beside.submit(self.pack, self.rows)
+        self.rows, self.waiting = [], 0
+
+    def pack(self, rows: list[Any]) -> None:
+        """Writes some rows."""
         import msgspec
 
         try:
-            lines = msgspec.json.Encoder().encode_lines(self.rows)
+            lines = msgspec.json.Encoder().encode_lines(rows)
         except UnicodeEncodeError:  # half a character
-            text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in self.rows)
+            text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
             lines = text.encode("utf-8", errors="surrogatepass")
         self.packed.write(lines)
-        self.rows, self.waiting = [], 0
 
     def close(self, *, keep: bool = True) -> None:
         """Makes the file complete, or leaves nothing of it."""
         try:
-            self.flush()
+            with self.beside:
+                self.flush()
+            assert self.packing is not None
+            self.packing.result()
             self.packed.close()
             self.raw.flush()
             os.fsync(self.raw.fileno())

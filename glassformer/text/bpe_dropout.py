@@ -22,7 +22,7 @@ import tokenizers
 from jaxtyping import Float, Int
 
 from glassformer.text.pre_tokenizer import Flat, Numbering, Numbers, ranges, splitter
-from glassformer.text.vocabularies import byte_letters, encodable
+from glassformer.text.vocabularies import byte_letters
 
 KEPT = 128
 LONG = 32  # bytes: longer words hardly come again
@@ -86,7 +86,7 @@ class BPEDropout:
     def encode_batch(self, texts: Iterable[str], times: int = 1) -> tuple[Flat, Numbers]:
         """Each text cut so many times, one after the other: all ids end to end, and how many each cut has."""
         known = Numbering()
-        numbers, words_of = known.of(map(self.split, encodable(texts)))
+        numbers, words_of = known.of(*self.split(texts))
         words = [word.encode() for word in known.new]
         sizes = np.fromiter(map(len, words), np.int64, len(words))
         uses = np.bincount(numbers, minlength=len(words)) * times

@@ -24,6 +24,7 @@ from glassformer.text.languages import lowercase
 from glassformer.text.vocabularies import encodable
 
 SPACES = "\t-\r\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+END = "\0a\0"  # of a text among others; no word is letters and something else
 LATIN, BASIC = 0x250, 0x10000  # where Latin ends, up to which lower case is the same everywhere; and the basic plane
 MOST_WORDS = 500_000  # whose ids are kept; then a new table is begun
 
@@ -62,48 +63,66 @@ def patterns(end: int) -> tuple[re.Pattern[str], re.Pattern[str]]:
         classes[kind] += f"\\u{run[0]:04x}-\\u{run[-1]:04x}"
     letter, number = classes["L"], classes["N"]
     words = (
-        f"'(?:[stmd]|re|ve|ll)| ?[{letter}]+| ?[{number}]+| ?[^{SPACES}{letter}{number}]+"
-        f"|[{SPACES}]+(?![^{SPACES}])|[{SPACES}]+"
+        f"{END}|'(?:[stmd]|re|ve|ll)| ?[{letter}]+| ?[{number}]+| ?[^\0{SPACES}{letter}{number}]+"
+        f"|[{SPACES}]+(?![^\0{SPACES}])|[{SPACES}]+"
     )
     return re.compile(words), re.compile(f"[{classes['-']}{chr(end)}-\U0010ffff]")
 
 
-def splitter(library: tokenizers.Tokenizer) -> Callable[[str], list[str]]:
-    """From a text to its words, lower-cased where the tokenizer does that."""
+def splitter(library: tokenizers.Tokenizer) -> Callable[[Iterable[str]], tuple[list[str], Numbers | None]]:
+    """From texts to the words of all of them, lower-cased where the tokenizer does that, and how many each has; or, without their
+    numbers, the words with END behind each text, which is one search for all."""
     normalizer, pre_tokenizer = library.normalizer, library.pre_tokenizer
     find, beyond = patterns(LATIN)
 
-    def split(text: str) -> list[str]:
+    def together(text: str) -> list[str] | None:
+        """The words of a text that Python is certain of."""
         if text.isascii() or not beyond.search(text):
             return find.findall(text if normalizer is None else lowercase(text))
         if normalizer is None:
             find_any, uncertain = patterns(BASIC)
             if not uncertain.search(text):
                 return find_any.findall(text)
-        else:
-            text = normalizer.normalize_str(text)
+        return None
+
+    def split(text: str) -> list[str]:
+        words = None if "\0" in text else together(text)
+        if words is not None:
+            return words
+        text = text if normalizer is None else normalizer.normalize_str(text)
         return [text[start:end] for _, (start, end) in pre_tokenizer.pre_tokenize_str(text)]
 
-    return split
+    def split_all(texts: Iterable[str]) -> tuple[list[str], Numbers | None]:
+        texts = list(encodable(texts))
+        joined = END.join((*texts, ""))
+        words = together(joined) if joined.count("\0") == 2 * len(texts) else None
+        if words is not None:
+            return words, None
+        one_by_one = list(map(split, texts))
+        counts = np.fromiter(map(len, one_by_one), np.int64, len(texts))
+        return list(chain.from_iterable(one_by_one)), counts
+
+    return split_all
 
 
 class Numbering(dict[str, int]):
     """A number for each different word, in the order in which they come; `new`: those since somebody last emptied it."""
 
     def __init__(self) -> None:
+        super().__init__({END: -1})
         self.new: list[str] = []
 
     def __missing__(self, word: str) -> int:
         self.new.append(word)
-        number = self[word] = len(self)
+        number = self[word] = len(self) - 1
         return number
 
-    def of(self, texts: Iterable[list[str]]) -> tuple[Numbers, Numbers]:
+    def of(self, words: list[str], counts: Numbers | None) -> tuple[Numbers, Numbers]:
         """The numbers of all words of some texts, and how many words each has."""
-        words = list(texts)
-        counts = np.fromiter(map(len, words), np.int64, len(words))
-        numbers = map(self.__getitem__, chain.from_iterable(words))
-        return np.fromiter(numbers, np.int64, int(counts.sum())), counts
+        numbers = np.fromiter(map(self.__getitem__, words), np.int64, len(words))
+        if counts is not None:
+            return numbers, counts
+        return numbers[numbers >= 0], np.diff(np.flatnonzero(numbers < 0), prepend=-1) - 1
 
 
 class WordEncoder:
@@ -121,7 +140,7 @@ class WordEncoder:
         """All ids end to end, and how many each text has."""
         if len(self.numbers) > MOST_WORDS:
             self.forget()
-        numbers, words_of = self.numbers.of(map(self.split, encodable(texts)))
+        numbers, words_of = self.numbers.of(*self.split(texts))
         new = self.library.encode_batch_fast(self.numbers.new, add_special_tokens=False)
         self.numbers.new = []
         for encoding in new:

@@ -39,6 +39,17 @@ INSTRUCTIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+ARM_PARTS = {
+    "0xd0c": "Neoverse N1",
+    "0xd40": "Neoverse V1",
+    "0xd49": "Neoverse N2",
+    "0xd4f": "Neoverse V2",
+    "0xd84": "Neoverse V3",
+    "0xd8e": "Neoverse N3",
+}
+"""Arm's own numbers of its server processors, which Linux tells in the place of a name."""
+
+
 def asked_of_torch() -> Mapping[str, Any]:
     """What torch has found out about this processor, by name; empty where this torch does not say."""
     ask = getattr(torch.cpu, "get_capabilities", dict)
@@ -54,7 +65,17 @@ def cpu_flags() -> frozenset[str]:
 @cache
 def cpu_name() -> str:
     """What people call this processor."""
-    return str(asked_of_torch().get("cpu_name") or platform.processor() or platform.machine())
+    told = str(asked_of_torch().get("cpu_name", ""))
+    return told if told not in ("", "Unknown") else arm_name() or platform.processor() or platform.machine()
+
+
+def arm_name() -> str | None:
+    """The name of an Arm server's processor; None on others, and where the system does not say."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("CPU part"):
+                return ARM_PARTS.get(line.partition(":")[2].strip())
+    return None
 
 
 def cpu_capabilities() -> dict[str, bool]:

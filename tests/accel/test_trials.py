@@ -37,6 +37,15 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         cached.cache_clear()
 
 
+def test_an_arm_processor_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caught: `Unknown`, as torch calls it."""
+    told = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n"
+    monkeypatch.setattr(Path, "read_text", lambda path, **how: told)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: ARM | {"cpu_name": "Unknown"})
+    machine.cpu_name.cache_clear()
+    assert machine.cpu_name() == "Neoverse V2"
+
+
 @pytest.mark.parametrize(
     ("told", "name", "there", "missing"),
     [

@@ -106,7 +106,14 @@ def draw_figures(claim: Claim, folder: Path) -> None:
 
 def in_chinese(detail: str) -> str:
     """The numbers of a condition with Chinese words between them."""
-    for english, chinese in ((" against ", " 对 "), (", margin ", "，幅度 "), ("(one seed)", "（一个种子）")):
+    words = {
+        " against ": " 对 ",
+        ", margin ": "，幅度 ",
+        "(one seed)": "（一个种子）",
+        " bytes a token and head": " 字节，每个 token 每个头",
+        "largest difference ": "最大差 ",
+    }
+    for english, chinese in words.items():
         detail = detail.replace(english, chinese)
     return str(CHINESE.get(detail, detail))
 
@@ -141,6 +148,8 @@ def claim_page(found: dict[str, Any], language: str) -> str:
     lines += [note[language] for note in found["notes"]]
     told = PAGE["cost"][language]
     facts = {**found, "seconds": found["trial_seconds"], "command": f"`{found['command']}`"}
+    if language == "zh":
+        facts["machine"] = found["machine"].replace(" cores,", " 核，")
     return "\n".join([*lines, "", told.format(**facts), "", PAGE["all"][language]]) + "\n"
 
 

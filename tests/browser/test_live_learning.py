@@ -60,6 +60,7 @@ def test_the_curves_are_the_logs(tab: LiveTab, folder: Path) -> None:
         "name => [...document.querySelectorAll(`[data-chart^=${name}] polyline.raw`)].map(line => line.points.length)"
     )
     logged = [sum("loss" in line for line in RunFolder(folder / name).metrics()) for name in ("numbers", "steeper")]
+    tab.page.wait_for_function(f"() => ({points})('Loss').length === 2")  # the logs are asked for when the curves open
     assert tab.page.evaluate(points, "Loss") == logged == [12, 12]
     validated = sum(
         "val_loss" in line for name in ("numbers", "steeper") for line in RunFolder(folder / name).metrics()

@@ -83,6 +83,10 @@ def opened(run: Path, device: str) -> Iterator[tuple[str, int]]:
     try:
         told = (re.search(r"open (http://\S+) in a browser", line) for line in server.stderr)
         yield next(found[1] for found in told if found), server.pid
+    except Exception:
+        server.terminate()
+        print(server.stderr.read(), file=sys.stderr)  # what the server says of it
+        raise
     finally:
         server.terminate()
         server.wait()

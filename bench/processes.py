@@ -112,6 +112,7 @@ def measure(run: Path, lane: dict[str, Any], given: argparse.Namespace) -> dict[
     if any(process.returncode for process in ranks):
         raise SystemExit(f"{lane} failed")
     found: dict[str, float] = json.loads(said[0].splitlines()[-1])
+    print(lane, found, file=sys.stderr, flush=True)  # what is known already, should it be broken off
     return found
 
 

@@ -27,7 +27,7 @@ def weight_checksum(model: Any) -> Tensor:
     is saved with them, in words of 64, written in lines of 8,191 words, and the sums of the columns. Words that change places
     are seen too, unless they are a multiple of a line apart. Empty for a model that nobody has been given: it cannot change."""
     if not getattr(model, "handed_out", True):
-        return torch.empty(0)
+        return torch.empty(0, dtype=torch.int64, device=next(model.parameters()).device)
     integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     sums = []
     for p in (*model.parameters(), *saved_buffers(model)):

@@ -182,6 +182,16 @@ def test_training_parts_are_no_strangers() -> None:
         assert is_as_built(model), options
 
 
+def test_checksums_of_one_model_can_be_compared() -> None:
+    """Both are where the weights are, before a model is handed out and afterwards; torch compares nothing across devices, so a
+    model that had answered on a GPU and was looked at afterwards did not answer any more. Broken variant: an empty one on the CPU."""
+    model = small("gpt").to("meta")
+    for handed_out in (False, True):
+        model.handed_out = handed_out
+        checksum = weight_checksum(model)
+        assert checksum.device.type == "meta" and checksum.dtype == torch.int64 and bool(checksum.numel()) == handed_out
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["fast", "int8"])
 def test_weights_that_nobody_holds_are_not_looked_at(engine: str, tmp_path: Path) -> None:

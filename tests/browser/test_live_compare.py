@@ -45,7 +45,7 @@ def tab(browser: Any, server: Running) -> Iterator[LiveTab]:
 
 def beside(tab: LiveTab, title: str) -> dict[str, Any]:
     """The data on the screen, once a report with this title stands beside it and the differences are ranked."""
-    tab.page.wait_for_function(f"title => live.data?.beside?.title === title && {DRAWN}", arg=title, timeout=60_000)
+    tab.page.wait_for_function(f"title => live.data?.beside?.title === title && {DRAWN}", arg=title)
     tab.page.wait_for_selector("#apart .caption")
     return tab.page.evaluate("live.data")  # type: ignore[no-any-return]
 
@@ -76,6 +76,7 @@ def test_another_run(tab: LiveTab, paths: list[Path]) -> None:
     tab.page.click(f"[data-apart='{heads[0]}']")
     state = tab.page.evaluate("live.page.state")
     assert state["view"] == "maps" and heads[0].endswith(f":{state['head']}") and f".{state['layer']}." in heads[0]
+    tab.page.wait_for_selector("#view[data-view=maps][aria-busy=false]")  # one panel is drawn after the other
     assert tab.page.locator(".panel").count() == 2
     tab.page.select_option("#compare select >> nth=0", "")
     tab.page.wait_for_function(f"() => live.data && !live.data.beside && {DRAWN}")
@@ -88,10 +89,10 @@ def test_another_step_text_and_the_whole(tab: LiveTab, paths: list[Path]) -> Non
     tab.page.select_option("#compare select >> nth=1", "10")
     at_ten = glassformer.load(paths[0], device="cpu", step=10)
     assert beside(tab, "numbers, step 10")["beside"]["answer"] == at_ten.translate(TEXT)
-    assert "beside=step%3A10" in tab.page.url
+    assert "beside=step%3A10" in tab.address()
     tab.page.select_option("#compare select >> nth=0", "text")
     tab.page.type("#other", "vier vier")
-    tab.page.wait_for_function(f"() => live.data?.beside?.text === 'vier vier' && {DRAWN}", timeout=60_000)
+    tab.page.wait_for_function(f"() => live.data?.beside?.text === 'vier vier' && {DRAWN}")
     tab.page.select_option("#compare select >> nth=0", "")
     tab.page.wait_for_function(f"() => live.data && !live.data.beside && {DRAWN}")
     tab.page.click("#cut-layer")
@@ -129,7 +130,7 @@ def test_an_activation_is_carried_over(browser: Any, chatter: tuple[Running, Pat
     address = f"/open?model={path.name}&text={first.replace(' ', '+')}&beside=text:{other.replace(' ', '+')}"
     tab = LiveTab(browser, server, address, viewport=NARROW, locale="zh-CN")
     tab.page.click("#patch")
-    tab.page.wait_for_selector("#cells .cell", timeout=60_000)
+    tab.page.wait_for_selector("#cells .cell")
     cells = tab.page.eval_on_selector_all("#cells .cell", "all => all.map(one => one.dataset.cell)")
     places = [tuple(map(int, cell.split("."))) for cell in cells]
     sizes = [abs(effects[place]) for place in places]
@@ -138,7 +139,7 @@ def test_an_activation_is_carried_over(browser: Any, chatter: tuple[Running, Pat
     tab.page.wait_for_selector("#carried b")
     assert tab.page.inner_text("#carried b").split() == carried_answer(model, first, other, *places[0]).split()
     tab.page.click("[data-view=patching]")
-    tab.page.wait_for_selector("#view .heatmap canvas.cells")
+    tab.page.wait_for_selector("#view[data-view=patching][aria-busy=false] .heatmap canvas.cells")
     tab.page.evaluate("() => document.querySelector('#carried').replaceChildren()")
     tab.page.locator("#view .heatmap >> nth=0").scroll_into_view_if_needed()
     box = tab.page.locator("#view .heatmap canvas.cells >> nth=0").bounding_box()
@@ -149,7 +150,7 @@ def test_an_activation_is_carried_over(browser: Any, chatter: tuple[Running, Pat
     assert tab.page.inner_text("#carried b").split() == wanted.split()
     assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     tab.page.fill("#other", "a dog")
-    tab.page.wait_for_function(f"() => live.data.beside?.text === 'a dog' && {DRAWN}", timeout=60_000)
+    tab.page.wait_for_function(f"() => live.data.beside?.text === 'a dog' && {DRAWN}")
     tab.page.click("#patch")
     tab.page.wait_for_selector("#carried .failed")  # two texts of other lengths
     assert "6" in tab.page.inner_text("#carried .failed") and all("400" in told for told in tab.complaints)

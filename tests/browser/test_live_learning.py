@@ -48,7 +48,7 @@ def at_step(tab: LiveTab, step: int | None) -> dict[str, Any]:
     told = (
         "step => live.data?.step === step && live.data.across.length && live.data.saliency && live.drawn === live.data"
     )
-    tab.page.wait_for_function(told, arg=step, timeout=60_000)
+    tab.page.wait_for_function(told, arg=step)
     tab.page.wait_for_function("() => live.state.textContent === ''")
     return tab.page.evaluate("live.data")  # type: ignore[no-any-return]
 
@@ -72,11 +72,11 @@ def test_the_curves_are_the_logs(tab: LiveTab, folder: Path) -> None:
     try:
         with log.open("a") as file:
             file.write('{"step": 26, "loss": 1.25, "lr": 0.001, "tokens": 99999, "clock": 99.0}\n')
-        tab.page.wait_for_function(f"() => ({points})('Loss')[1] === 13", timeout=20_000)
+        tab.page.wait_for_function(f"() => ({points})('Loss')[1] === 13")
         assert "step 26 of 24" in tab.page.inner_text("[data-run=steeper]")
     finally:
         log.write_bytes(before)
-    tab.page.wait_for_function(f"() => ({points})('Loss')[1] === 12", timeout=20_000)
+    tab.page.wait_for_function(f"() => ({points})('Loss')[1] === 12")
     tab.page.click("[data-run=steeper]")
     assert tab.page.evaluate(points, "Loss") == [12]
 
@@ -125,9 +125,9 @@ def test_the_slider_drives_all_views(tab: LiveTab, server: Running, folder: Path
     served = server.served.models.get("numbers")
     asked = {"q": TEXT, "source": served.sources[0], "target": served.target, "model": "numbers"}
     assert server.post("/translate", asked)["translatedText"] == latest["answer"]
-    assert f"step={kept[0]}" in tab.page.url
+    assert f"step={kept[0]}" in tab.address()
     tab.page.keyboard.press("End")
-    assert at_step(tab, None)["outputs"] == latest["outputs"] and "step=" not in tab.page.url
+    assert at_step(tab, None)["outputs"] == latest["outputs"] and "step=" not in tab.address()
 
 
 def test_the_address_holds_the_step(browser: Any, server: Running) -> None:
@@ -160,7 +160,7 @@ def test_a_run_is_begun_from_the_page(tab: LiveTab, folder: Path) -> None:
     tab.page.wait_for_function(
         "() => live.learning.runs.get('mine')?.ended && live.models.includes('mine')", timeout=180_000
     )
-    assert "step 6 of 6" in tab.page.inner_text("[data-run=mine]")
+    tab.page.wait_for_selector("[data-run=mine]:has-text('step 6 of 6')")  # what is known is drawn a moment later
     tab.page.select_option("#live select", "mine")
     tab.page.fill("#text", "3 mai 1979")
     assert tab.wait("3 mai 1979")["title"] == "mine"
@@ -174,6 +174,7 @@ def test_on_every_screen(how: dict[str, Any], browser: Any, server: Running) -> 
     found = LiveTab(browser, server, "/open?model=numbers&text=eins", **how)
     found.page.click("#curves summary")
     found.page.wait_for_selector("#learned .mark")
+    found.page.wait_for_selector("#curves .charts figure")
     assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     if "locale" in how:
         assert not re.search("Watch|Weights|Loss|Samples|wanted|Begin", found.page.inner_text("#learning"))

@@ -35,9 +35,8 @@ def loss(model: Any, text: str, target: str) -> float:
 
 
 def rows(tab: LiveTab, columns: int) -> list[list[str]]:
-    tab.page.wait_for_function(
-        "n => document.querySelectorAll('#sentences th').length === n", arg=columns, timeout=60_000
-    )
+    told = "n => document.querySelectorAll('#sentences details[open] th').length === n"
+    tab.page.wait_for_function(told, arg=columns)
     return [
         [cell.strip().replace("−", "-") for cell in row.split("\t")]
         for row in tab.page.locator("#sentences tbody tr").all_inner_texts()

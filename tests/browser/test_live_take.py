@@ -27,7 +27,7 @@ def path(paths: list[Path]) -> Path:
 
 def taken(tab: LiveTab, what: str) -> tuple[str, bytes]:
     """A file's name and what is in it."""
-    with tab.page.expect_download(timeout=60_000) as waiting:
+    with tab.page.expect_download() as waiting:
         tab.page.click(f"#take-{what}")
     return waiting.value.suggested_filename, Path(waiting.value.path()).read_bytes()
 

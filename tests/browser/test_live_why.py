@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def because(tab: LiveTab) -> str:
-    tab.page.wait_for_selector("#verdict", timeout=60_000)
+    tab.page.wait_for_selector("#verdict")
     return str(tab.page.inner_text("#because")).replace("−", "-")
 
 

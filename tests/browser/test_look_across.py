@@ -17,9 +17,10 @@ def test_the_animation_runs_and_stops(browser: Any, pages: dict[str, Path]) -> N
         report.open(pages["transformer"].as_uri() + "#view=across")
         assert report.page.locator(".strip:not(.small) .frame").count() == 3
         report.page.click(".play")
-        report.page.wait_for_function("() => window.page.state.moment === 0", timeout=15000)
-        report.page.wait_for_function("() => window.page.state.moment === 1", timeout=15000)
-        assert "200" in report.text(".player")
+        report.page.wait_for_function("() => window.page.state.moment === 0")
+        # Both at once: a moment later the next one is shown.
+        told = "() => window.page.state.moment === 1 && document.querySelector('.player').innerText.includes('200')"
+        report.page.wait_for_function(told)
         report.press("p")
         stopped = report.state("moment")
         report.page.wait_for_timeout(1000)

@@ -46,6 +46,10 @@ def test_the_cell_that_the_sentence_names_is_outlined(browser: Any, pages: dict[
     with opened(browser, WIDE) as report:
         for view, kind in (("maps", "encoder"), ("maps", "cross"), ("rollout", "decoder")):
             report.open(pages["transformer"].as_uri() + f"#view={view}&kind={kind}&layer=1&head=0")
+            # The file is the same, so only the address changes, and the page follows it by itself.
+            there = "([view, kind]) => window.page.state.view === view && window.page.state.kind === kind"
+            report.page.wait_for_function(there, arg=[view, kind])
+            report.settle()
             box = report.page.locator("#view .example").bounding_box()
             assert report.page.locator("#view .example").count() == 1 and 0 <= box["y"] < WIDE["height"]
             report.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -79,7 +83,7 @@ def test_the_keys(browser: Any, pages: dict[str, Path]) -> None:
         report.press("?")
         assert report.page.locator("dialog[open] kbd").count() > 8
         report.press("Escape")
-        assert report.page.locator("dialog[open]").count() == 0
+        report.page.wait_for_selector("dialog[open]", state="detached")
         report.page.focus(".large .stage")
         report.press("ArrowDown")
         before = report.text(".large .readout")
@@ -163,6 +167,7 @@ def test_heads_that_join_the_same_tokens_do_not_hide_each_other(browser: Any, pa
         for head in ("0.0", "0.1", "0.2"):
             report.page.click(f".headchip[data-head='{head}']")
             report.page.wait_for_selector(f".headchip[data-head='{head}'][aria-pressed=true]")
+        report.settle()  # the lines are drawn again where the view has become higher
         report.page.focus(".links text.word[data-side=row][data-at='0']")
         drawn = "lines => lines.map(line => [line.getAttribute('stroke'), line.getAttribute('d')])"
         lines = report.page.eval_on_selector_all(".links g path", drawn)

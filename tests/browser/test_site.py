@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.browser.report import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 PHONE = {"width": 390, "height": 844}
 
@@ -67,6 +69,7 @@ def test_the_site_is_whole_by_itself(site: Path) -> None:
 def test_the_search_finds_without_a_network(site: Path, browser: Any, start: str, words: str, found: str) -> None:
     """Broken variant: a stand-in for the worker that looks for its scripts beside the page."""
     page = browser.new_page()
+    page.set_default_timeout(PATIENCE)
     page.goto((site / f"{start}.html").as_uri())
     page.focus("input.md-search__input")
     page.wait_for_function("!/nitializ|初始/.test(document.querySelector('.md-search-result__meta').textContent)")
@@ -85,12 +88,13 @@ def test_a_report_stands_in_the_tour(site: Path, browser: Any, start: str, view:
     """The view that the page speaks of, in its language, live. Caught: an address that is wrong one folder down, a report of an
     older page."""
     page = browser.new_page(viewport=PHONE)
+    page.set_default_timeout(PATIENCE)
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto((site / f"{start}.html").as_uri())
     page.locator("iframe.report").scroll_into_view_if_needed()
     report = page.frame_locator("iframe.report")
-    report.locator(f"[role=tab][data-view={view}][aria-selected=true]").wait_for(timeout=60_000)
+    report.locator(f"[role=tab][data-view={view}][aria-selected=true]").wait_for()
     assert report.locator(f"[role=tab][data-view={view}]").inner_text() == words
     report.locator("[role=tab][data-view=tokens]").click()
     report.locator("#view[data-view=tokens][aria-busy=false]").wait_for()
@@ -101,6 +105,7 @@ def test_a_report_stands_in_the_tour(site: Path, browser: Any, start: str, view:
 @pytest.mark.slow
 def test_no_page_is_wider_than_a_phone(site: Path, browser: Any) -> None:
     page = browser.new_page(viewport=PHONE)
+    page.set_default_timeout(PATIENCE)
     for name in (
         "tour/positions",
         "zh/tour/table-1",

@@ -128,8 +128,8 @@ def test_the_walk_by_the_keyboard(language: str, browser: Any, server: Running) 
         tab.page.keyboard.press("ArrowRight")
     assert len(set(seen)) == 12 and "12 / 12" in seen[-1][0]
     tab.page.keyboard.press("ArrowLeft")
-    assert "walk=11" in tab.page.url and tab.page.evaluate("live.page.state.view") == "choose"
-    again = LiveTab(browser, server, tab.page.url.removeprefix(server.address), viewport=DESKTOP, locale=locale)
+    assert "walk=11" in tab.address() and tab.page.evaluate("live.page.state.view") == "choose"
+    again = LiveTab(browser, server, tab.address().removeprefix(server.address), viewport=DESKTOP, locale=locale)
     again.wait(TEXT)
     assert again.page.inner_text("#walk-text") == seen[10][1]
     assert not tab.complaints + again.complaints
@@ -147,6 +147,6 @@ def test_a_gpt_walks_without_cross_attention(browser: Any, server: Running, path
     tab.page.wait_for_selector(".pick")
     assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     tab.page.click("#walk-end")
-    assert "walk=" not in tab.page.url and tab.page.locator("#walk-begin").count() == 1
+    assert "walk=" not in tab.address() and tab.page.locator("#walk-begin").count() == 1
     assert not tab.complaints
     tab.context.close()

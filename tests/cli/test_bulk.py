@@ -232,7 +232,7 @@ def test_a_chunk_that_its_workers_die_of(run: Path, tmp_path: Path) -> None:
         bulk.reply_in_bulk(lines.Input(file=source, out=out), partial(lethal_job, run), bulk.LocalWorkers(2, "cpu"))
     assert "\n" not in str(error.value)
     assert out.read_bytes().count(b"\n") == 32
-    assert not psutil.wait_procs(workers_of(psutil.Process()), timeout=20)[1]
+    assert not psutil.wait_procs(workers_of(psutil.Process()), timeout=60)[1]
 
 
 def workers_of(process: psutil.Process) -> list[psutil.Process]:

@@ -32,7 +32,7 @@ def crowd(port: int, count: int, said: bytes = b"") -> Iterator[list[socket.sock
     found = []
     try:
         for _ in range(count):
-            found.append(socket.create_connection(("127.0.0.1", port), timeout=10))
+            found.append(socket.create_connection(("127.0.0.1", port), timeout=30))
             found[-1].sendall(said)
         yield found
     finally:
@@ -41,7 +41,7 @@ def crowd(port: int, count: int, said: bytes = b"") -> Iterator[list[socket.sock
 
 
 def probes(server: Running) -> set[int]:
-    return {server.ask("GET", path, timeout=10)[0] for path in ("/livez", "/readyz", "/health") for _ in range(3)}
+    return {server.ask("GET", path, timeout=30)[0] for path in ("/livez", "/readyz", "/health") for _ in range(3)}
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"])
@@ -56,7 +56,7 @@ def test_who_is_silent_makes_way(paths: list[Path], said: bytes) -> None:
 
 def test_silence_ends(paths: list[Path]) -> None:
     with running(paths, Limits(connections=20, read_seconds=0.3)) as server, crowd(server.port, 10):
-        until(lambda: not server.server.server_state.connections)
+        until(lambda: not server.server.server_state.connections, 9)
 
 
 def test_where_all_are_busy_probes_are_answered(paths: list[Path]) -> None:
@@ -80,7 +80,7 @@ def test_few_open_files(paths: list[Path]) -> None:
     """More connections than the system lets the process have files open, which cannot be raised."""
     command = Command(*paths, "--limit", "read_seconds=60", files=220)
     try:
-        until(lambda: command.server.ask("GET", "/readyz", timeout=10)[0] == 200, 30)
+        until(lambda: command.server.ask("GET", "/readyz", timeout=30)[0] == 200)
         with crowd(command.server.port, 260):
             assert probes(command.server) == {200}
             assert command.server.ask("POST", "/translate", ASKED, timeout=30)[0] == 200

@@ -56,16 +56,16 @@ def test_sigterm_under_load(tmp_path: Path) -> None:
     try:
         server.post("/translate", {**ASKED, "q": ""})
         waiting = [begin(server, ASKED) for _ in range(8)]
-        until(lambda: b'model_held{model="translator"} 8.0' in server.ask("GET", "/metrics")[2], 20)
+        until(lambda: b'model_held{model="translator"} 8.0' in server.ask("GET", "/metrics")[2])
         began = time.monotonic()
         command.process.send_signal(signal.SIGTERM)
-        until(lambda: server.ask("GET", "/readyz")[0] == 503, 5)
+        until(lambda: server.ask("GET", "/readyz")[0] == 503, 15)
         status, headers, _ = server.ask("POST", "/translate", ASKED)
         assert status == 503 and "retry-after" in headers
         assert server.ask("GET", "/livez")[0] == 200
         assert [finish(one)[0] for one in waiting] == [200] * 8
         assert command.process.wait(40) == 0 and time.monotonic() - began < 35
-        command.reader.join(5)
+        command.reader.join(60)
         assert not any("Traceback" in line for line in command.lines)
     finally:
         command.process.kill()
@@ -78,11 +78,11 @@ def test_who_cannot_be_finished_is_told(tmp_path: Path) -> None:
     try:
         server.post("/translate", {**ASKED, "q": ""})
         waiting = begin(server, ASKED)
-        until(lambda: b'model_held{model="translator"} 1.0' in server.ask("GET", "/metrics")[2], 20)
+        until(lambda: b'model_held{model="translator"} 1.0' in server.ask("GET", "/metrics")[2])
         command.process.send_signal(signal.SIGTERM)
         status, headers, body = finish(waiting)
         assert status == 503 and "shutting down" in body["error"] and "retry-after" in headers
-        assert command.process.wait(15) == 0
+        assert command.process.wait(60) == 0
     finally:
         command.process.kill()
 
@@ -120,7 +120,7 @@ def test_who_cannot_answer_is_not_ready_and_tells_no_path(tmp_path: Path, what: 
         lost.unlink()
     with running([run], ready=False, **how) as server:
         assert server.ask("GET", "/readyz")[0] == 503 and server.ask("GET", "/livez")[0] == 200
-        until(lambda: any("translator cannot answer: " in line for line in server.log), 30)
+        until(lambda: any("translator cannot answer: " in line for line in server.log))
         assert server.ask("GET", "/readyz")[0] == 503
         for path, body in (("/translate", ASKED), ("/v1/completions", {"model": "translator", "prompt": "a"})):
             status, _, body = server.ask("POST", path, body)
@@ -163,7 +163,7 @@ def test_a_device_that_goes_is_noticed(tmp_path: Path, monkeypatch: pytest.Monke
         assert server.ask("POST", "/translate", ASKED)[0] == 500
         until(lambda: server.ask("GET", "/readyz")[0] == 503)
         gone[0] = False
-        until(lambda: server.ask("GET", "/readyz")[0] == 200, 30)
+        until(lambda: server.ask("GET", "/readyz")[0] == 200)
         assert server.post("/translate", ASKED)
 
 
@@ -185,9 +185,7 @@ def test_newer_weights_are_picked_up_and_no_request_is_dropped(tmp_path: Path) -
             held = [pool.submit(server.post, "/translate", ASKED) for _ in range(3)]
             until(lambda: first.held == 3)
             replace_weights(old, new)
-            until(
-                lambda: server.post("/translate", ASKED)["translatedText"] == wanted[1] if first._closing else False, 30
-            )
+            until(lambda: server.post("/translate", ASKED)["translatedText"] == wanted[1] if first._closing else False)
             go.set()
             assert {one.result()["translatedText"] for one in held} == {wanted[0]}
         assert server.worker("translator") is not first
@@ -195,7 +193,7 @@ def test_newer_weights_are_picked_up_and_no_request_is_dropped(tmp_path: Path) -
         # Weights that cannot be read leave the good ones in place.
         (old / "final" / "model.safetensors").write_bytes(b"no weights")
         os.utime(old / "final" / "SEAL")
-        until(lambda: any("cannot be used" in line for line in server.log), 30)
+        until(lambda: any("cannot be used" in line for line in server.log))
         assert server.post("/translate", ASKED)["translatedText"] == wanted[1]
         assert server.check_books().get("failed", 0) == 0
 

@@ -209,6 +209,7 @@ export class Live {
 
   /** The address of what is seen: the text, the run and the cuts; the views keep their part behind the #. */
   remember() {
+    if (this.root.hidden) return; // closed meanwhile: the address is the translator's again
     const address = new URLSearchParams([["model", this.model], ["text", this.text], ...this.cuts.map((part) => ["cut", part]), ...(this.step === null ? [] : [["step", this.step]]), ...this.compare.address]);
     if (this.forced.length) address.set("prefix", this.forced.join("."));
     if (this.place !== null) address.set("at", String(this.place));

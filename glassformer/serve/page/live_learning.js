@@ -80,6 +80,7 @@ export class Learning {
     if (!runs.size) return;
     const active = this.root.contains(document.activeElement) ? document.activeElement.id : null;
     this.weights ??= h("div", { id: "weights" });
+    this.open = this.root.querySelector("#curves")?.open ?? this.open; // opened just now, and not yet told
     this.open ??= [...runs.values()].some((run) => !run.ended);
     this.form ??= this.makeForm();
     this.form.update();

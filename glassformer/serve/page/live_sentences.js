@@ -46,6 +46,7 @@ export class Sentences {
     if (!live.page || !live.examples.length) return void this.root.replaceChildren(); // this server shows nothing of the data
     if (this.found?.model !== live.model) this.found = null;
     const { part } = this;
+    this.open = this.root.querySelector("details")?.open ?? this.open; // opened just now, and not yet told
     const button = (id, text, act) => h("button", { type: "button", class: "chip", id, onclick: act }, text);
     const box = h("details", { open: this.open, ontoggle: () => (this.open = box.open) },
       h("summary", {}, h("b", {}, words.title)),

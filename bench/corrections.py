@@ -52,6 +52,7 @@ def main() -> None:
     from glassformer.api.loading import load
     from glassformer.data.store import run_examples
     from glassformer.errors import UserError
+    from glassformer.evaluation.metrics import bleu_tokenize
     from glassformer.runs.folder import RunFolder
     from glassformer.serve.learning import Baseline, Replay, check_plausible, is_right, learn
     from glassformer.tasks import TextModel, translate
@@ -66,7 +67,9 @@ def main() -> None:
         return [found[0].text for found in translate(model, texts)]
 
     def bleu(model: TextModel) -> float:
-        return sacrebleu.corpus_bleu(answers(model, [s for s, _ in rest]), [[t for _, t in rest]]).score
+        wanted = [target for _, target in rest]
+        cut = bleu_tokenize(wanted, run.recipe.train.bleu_tokenize)
+        return sacrebleu.corpus_bleu(answers(model, [s for s, _ in rest]), [wanted], tokenize=cut, force=True).score
 
     before = answers(base, [source for source, _ in examples])
     wrong = [pair for pair, answer in zip(examples, before, strict=True) if answer != pair[1]]
@@ -87,7 +90,7 @@ def main() -> None:
         refused = 0
         for pair in pairs:
             try:
-                check_plausible(base, pair, baseline)
+                check_plausible(pair, baseline)
             except UserError:
                 refused += 1
         print(f"refused before any was learned, {name}: {refused} of {len(pairs)}", flush=True)
@@ -100,7 +103,7 @@ def main() -> None:
     for number, pair in enumerate(chosen, 1):
         began, used = time.perf_counter(), time.process_time()
         try:
-            check_plausible(model, pair, baseline)
+            check_plausible(pair, baseline)
             found = learn(model, baseline, pair, learned)
         except UserError:
             found = None

@@ -107,8 +107,8 @@ class Learner:
         self, loop: asyncio.AbstractEventLoop, source: str, target: str, teacher: str, kept: list[int]
     ) -> dict[str, Any]:
         """Checked, kept, learned."""
-        began, (base, current) = time.monotonic(), self.refresh()
-        check_plausible(current, (source, target), base)
+        began, (base, _current) = time.monotonic(), self.refresh()
+        check_plausible((source, target), base)
         replaced = [one.number for one in self.store.read() if one.source == source]
         correction = self.store.append(source, target, teacher)
         kept.append(correction.number)

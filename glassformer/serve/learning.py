@@ -139,11 +139,13 @@ class Baseline:
         self.most_strange = max(worst + STRANGE, math.log(model._model.config.vocab_size))
 
 
-def check_plausible(model: TextModel, pair: Pair, baseline: Baseline) -> None:
+def check_plausible(pair: Pair, baseline: Baseline) -> None:
     """Refuses what is no translation: by its length beside its source, by signs that the model cannot write, and by likelihood,
-    which must not be far below that of every held-out pair, nor below that of the same words after many another source."""
+    which must not be far below that of every held-out pair, nor below that of the same words after many another source. The
+    run's own weights are asked, so that what was learned before refuses nothing and lets nothing in."""
     source, target = pair
-    ratio, replay = (len(target) + 1) / (len(source) + 1), baseline.replay
+    model, replay = baseline.model, baseline.replay
+    ratio = (len(target) + 1) / (len(source) + 1)
     if not replay.ratios[0] * SHORT <= ratio <= replay.ratios[1] * LONG:
         raise UserError(
             "the correction is much longer or shorter than any translation of such a text that this model has seen"

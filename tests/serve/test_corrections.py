@@ -212,14 +212,13 @@ def test_what_is_no_translation_is_refused_and_not_kept(trained: Path, run: Path
 
 def test_likelihood_tells_translations_from_others(trained: Path) -> None:
     """Of the pairs as they are none is refused; with the target of another, most."""
-    model = load(trained, device="cpu")
-    baseline = Baseline(model, Replay.of(RunFolder.open(trained)))
+    baseline = Baseline(load(trained, device="cpu"), Replay.of(RunFolder.open(trained)))
 
     def refused(pairs: list[tuple[str, str]]) -> int:
         count = 0
         for pair in pairs:
             try:
-                check_plausible(model, pair, baseline)
+                check_plausible(pair, baseline)
             except UserError:
                 count += 1
         return count

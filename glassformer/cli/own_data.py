@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from glassformer.cli.completion import DATA
 from glassformer.config import recipe_names
 from glassformer.config.recipe import apply_overrides, read_values
 from glassformer.errors import ConfigError
@@ -31,6 +32,8 @@ def sorted_words(
     if recipe is not None and not data and is_data(recipe) and not (resume and Path(recipe).is_dir()):
         files = [recipe, *(word for word in overrides if "=" not in word and Path(word).exists())]
         return None, [Path(file) for file in files], [word for word in overrides if word not in files]
+    if recipe is not None and recipe.endswith(DATA) and not Path(recipe).exists():
+        raise ConfigError("there is no file {path}", path=recipe)
     return recipe, list(data), list(overrides)
 
 

@@ -37,6 +37,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("train mine.toml --overwite", "there is no option --overwite (did you mean '--overwrite'?)"),
     ("train datess", "there is no recipe 'datess' (did you mean 'dates'?)"),
     ("train mine.tml", "there is no recipe 'mine.tml'"),
+    ("train mine.tsv", "there is no file mine.tsv"),
     ("train mine.toml train.step=3", "there is no setting 'step' in [train] (did you mean 'steps'?)"),
     ("train mine.toml trian.steps=3", "there is no part 'trian' (did you mean 'train'?)"),
     ("train mine.toml steps=3", "'steps=3' is not of the form key.sub=value, such as train.steps=200"),

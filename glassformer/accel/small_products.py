@@ -26,8 +26,15 @@ before = True  # how the first of them found it
 @contextmanager
 def small_products(net: Any, rows: int) -> Iterator[None]:
     """Inside, BLAS multiplies so many rows by this model's matrices, where it is the faster one on this machine."""
-    on_cpu = next(net.parameters()).device.type == "cpu" and ONEDNN.is_available()
-    if not on_cpu or rows * net.config.n_embd**2 > largest_small_product():
+    with products_of(rows * net.config.n_embd**2, next(net.parameters()).device):
+        yield
+
+
+@contextmanager
+def products_of(multiplications: int, device: torch.device) -> Iterator[None]:
+    """Inside, BLAS computes products of so many multiplications each, where it is the faster one on this machine."""
+    on_cpu = device.type == "cpu" and ONEDNN.is_available()
+    if not on_cpu or multiplications > largest_small_product():
         yield
         return
     count(1)

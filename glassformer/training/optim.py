@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from glassformer.accel.small_products import products_of
 from glassformer.config import TrainConfig
 from glassformer.models.parts import is_embedding
 from glassformer.training.newer_optimizers import SOAP, ScheduleFree
@@ -86,7 +87,8 @@ class Muon(torch.optim.Optimizer):
                         self.state[p]["momentum"] = torch.zeros_like(p)
                 old = torch.stack([self.state[p]["momentum"] for p in members])
                 new = old.lerp(grads, 1 - group["momentum"])
-                update = orthogonal(grads.lerp(new, group["momentum"]))
+                with products_of(min(shape) * shape.numel(), grads.device):
+                    update = orthogonal(grads.lerp(new, group["momentum"]))
                 update = update * (max(1.0, shape[0] / shape[1]) ** 0.5 * group["lr"])
                 if self.finite is not None:
                     new = torch.where(self.finite, new, old)

@@ -183,8 +183,8 @@ def test_training_parts_are_no_strangers() -> None:
 
 
 def test_checksums_of_one_model_can_be_compared() -> None:
-    """Both are where the weights are, before a model is handed out and afterwards; torch compares nothing across devices, so a
-    model that had answered on a GPU and was looked at afterwards did not answer any more. Broken variant: an empty one on the CPU."""
+    """They are where the weights are, before a model is handed out and afterwards; torch compares nothing across devices, so a
+    model that had answered on a GPU and was looked at afterwards answered no more. Broken variant: an empty one on the CPU."""
     model = small("gpt").to("meta")
     for handed_out in (False, True):
         model.handed_out = handed_out

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
+from traceback import clear_frames
 from typing import Any
 
 import torch
@@ -65,6 +66,10 @@ def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterat
         yield
     except BaseException as error:
         goes_on = True
+        no_memory = is_out_of_memory(error) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+        if no_memory:
+            # What the failed step still holds is let go: to put a run back takes some memory, too.
+            clear_frames(error.__traceback__)
         with suppress(UserError, OSError):
             goes_on = not (anew and staging.put_back(path))
         if isinstance(error, Stopped):
@@ -88,7 +93,7 @@ def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterat
                 "then go on with: glassformer train {path} --resume",
                 quote(str(path)),
             ) from error
-        if is_out_of_memory(error) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        if no_memory:
             raise out_of_memory(path, recipe, goes_on=goes_on) from error
         raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from glassformer import runs
 from glassformer.api.evaluation import score_split
-from glassformer.config import Recipe
+from glassformer.config import Recipe, read_recipe
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs.checkpoint import read_checkpoint
@@ -268,3 +269,22 @@ def test_runs_with_other_settings(tsv: Path, tmp_path: Path, settings: dict[str,
     run = runs.train(recipe(tsv, **settings, steps=12, label_smoothing=0.1, learning_rate=5e-3), tmp_path / "run")
     losses = [r["val_loss"] for r in run.metrics() if "val_loss" in r]
     assert losses[-1] < losses[0]
+
+
+def test_no_memory_is_freed_before_the_old_run_is_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a step that found no memory still holds is let go first; else putting back may find none either, and the run that was
+    to be replaced stays aside. Broken variant: the frames of the error kept until the program ends."""
+    from glassformer.runs import launch, staging
+
+    held: list[weakref.ref[torch.Tensor]] = []
+
+    def failing_step() -> None:
+        activations = torch.zeros(8)
+        held.append(weakref.ref(activations))
+        raise MemoryError
+
+    alive: list[bool] = []
+    monkeypatch.setattr(staging, "put_back", lambda path: alive.append(held[0]() is not None) or True)
+    with pytest.raises(UserError), launch.friendly_errors(tmp_path, read_recipe("dates"), anew=True):
+        failing_step()
+    assert alive == [False]

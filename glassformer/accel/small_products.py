@@ -19,22 +19,22 @@ WIDTHS, ROWS = (32, 64, 128, 256, 512), 16
 
 ONEDNN: Any = torch.backends.mkldnn
 LOCK = threading.Lock()
-inside = 0  # blocks of `small_products` that are open, in all threads: the switch is torch's, one a process
+inside = 0  # blocks of `without_onednn` that are open, in all threads: the switch is torch's, one a process
 before = True  # how the first of them found it
 
 
 @contextmanager
 def small_products(net: Any, rows: int) -> Iterator[None]:
     """Inside, BLAS multiplies so many rows by this model's matrices, where it is the faster one on this machine."""
-    with products_of(rows * net.config.n_embd**2, next(net.parameters()).device):
+    on_cpu = next(net.parameters()).device.type == "cpu" and ONEDNN.is_available()
+    with without_onednn(on_cpu and rows * net.config.n_embd**2 <= largest_small_product()):
         yield
 
 
 @contextmanager
-def products_of(multiplications: int, device: torch.device) -> Iterator[None]:
-    """Inside, BLAS computes products of so many multiplications each, where it is the faster one on this machine."""
-    on_cpu = device.type == "cpu" and ONEDNN.is_available()
-    if not on_cpu or multiplications > largest_small_product():
+def without_onednn(wanted: bool = True) -> Iterator[None]:
+    """Inside, where that is wanted, products are BLAS's."""
+    if not wanted:
         yield
         return
     count(1)

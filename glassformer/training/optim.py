@@ -22,11 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.accel.small_products import products_of
+from glassformer.accel.small_products import largest_small_product, without_onednn
 from glassformer.config import TrainConfig
 from glassformer.models.parts import is_embedding
 from glassformer.training.newer_optimizers import SOAP, ScheduleFree
-from glassformer.training.processes import placed_like
+from glassformer.training.processes import current, placed_like
 
 
 def kind_of(name: str, parameter: nn.Parameter) -> str:
@@ -63,12 +63,19 @@ def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Momentum (Nesterov), made orthogonal, with decoupled weight decay. For two-dimensional weights of hidden layers.
 
-    The step is scaled by sqrt(max(1, rows / columns)), so that one learning rate serves matrices of any shape."""
+    The step is scaled by sqrt(max(1, rows / columns)), so that one learning rate serves matrices of any shape. `by_blas`:
+    products of at most so many multiplications are BLAS's in place of oneDNN's (accel/small_products.py)."""
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float = 0.02,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+        by_blas: int = 0,
     ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.by_blas = by_blas
         self.finite: Tensor | None = None
 
     @torch.no_grad()
@@ -87,7 +94,7 @@ class Muon(torch.optim.Optimizer):
                         self.state[p]["momentum"] = torch.zeros_like(p)
                 old = torch.stack([self.state[p]["momentum"] for p in members])
                 new = old.lerp(grads, 1 - group["momentum"])
-                with products_of(min(shape) * shape.numel(), grads.device):
+                with without_onednn(min(shape) * shape.numel() <= self.by_blas):
                     update = orthogonal(grads.lerp(new, group["momentum"]))
                 update = update * (max(1.0, shape[0] / shape[1]) ** 0.5 * group["lr"])
                 if self.finite is not None:
@@ -122,7 +129,9 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
         optimizers = [torch.optim.AdamW(adamw_groups, **how, fused=fused, capturable=on_cuda)]
     matrices = [p for _, p in groups["matrices"]]
     if config.optimizer == "muon":
-        optimizers.append(Muon(matrices, lr=config.muon_learning_rate, weight_decay=config.weight_decay))
+        by_blas = current().broadcast(0 if on_cuda else largest_small_product())  # one answer for all processes
+        how = {"lr": config.muon_learning_rate, "weight_decay": config.weight_decay}
+        optimizers.append(Muon(matrices, **how, by_blas=by_blas))
     elif config.optimizer == "soap":
         optimizers.append(SOAP(matrices, **how, weight_decay=config.weight_decay))
     for optimizer in optimizers:

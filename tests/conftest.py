@@ -5,6 +5,7 @@ looks for new ones."""
 
 import gc
 import os
+import random
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,13 @@ CHECKED_BELOW = ("laws", "serve", "browser")
 def _shapes_are_checked_elsewhere(request: pytest.FixtureRequest) -> None:
     if request.path.relative_to(TESTS).parts[0] in CHECKED_BELOW:
         request.getfixturevalue("as_in_production")
+
+
+@pytest.fixture(autouse=True)
+def _the_same_numbers_in_any_order() -> None:
+    """Which tests ran before, in this process, does not choose the random numbers of this one."""
+    torch.manual_seed(0)
+    random.seed(0)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -1,16 +1,23 @@
 """Inline tags carried over by word alignment: how many stand around the right words, where the right words are known.
 
     python3 bench/markup.py RUN --dates 500
+    python3 bench/markup.py RUN --lexicon train.tsv --pairs test.tsv
 
-RUN translates dates (`glassformer train dates`). Each date of the test split, of 33 locales, is written with a tag around its
-day, month or year, and answered; the tag is right if it stands around exactly that field of the ISO date. Links: for each digit
-of the right answer, does the attention (the mean of all heads, and each head by itself) point at the field that it says? One less
-that share is the alignment error rate, since every digit has one link.
+The first RUN translates dates (`glassformer train dates`). Each date of the test split, of 33 locales, is written with a tag
+around its day, month or year, and answered; the tag is right if it stands around exactly that field of the ISO date. Links: for
+each digit of the right answer, does the attention (the mean of all heads, and each head by itself) point at the field that it
+says? One less that share is the alignment error rate, since every digit has one link.
+
+The second RUN translates words. A dictionary (IBM model 1, both ways) is made of the pairs of `--lexicon`; where it has one
+translation of a source word of `--pairs`, each way more likely than `--sure`, and the run's answer holds that word once, the
+source word is tagged by itself, and the tag is right if it stands around exactly that word.
 """
 
 from __future__ import annotations
 
 import argparse
+import html
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,13 +25,17 @@ from xml.etree import ElementTree
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import numpy as np
+
 import glassformer
 from glassformer.data.builtin.written_dates import draw_writings
+from glassformer.lab.better.shortlist import translation_table
 from glassformer.nn.taps import record
 from glassformer.tasks.markup import translate_segments
 from glassformer.text.markup import html_segments
 from glassformer.text.tokenizer import BOS, EOS
 
+WORD = r"[^\W\d_]+"
 FIELDS = {"YEAR": slice(0, 4), "MONTH": slice(5, 7), "DAY": slice(8, 10)}
 
 
@@ -48,11 +59,62 @@ def link_shares(model: Any, dates: list[Any]) -> dict[str, float]:
     return {name: hits / (8 * len(dates)) for name, hits in right.items()}
 
 
+def read_pairs(path: Path) -> list[tuple[str, str]]:
+    """The pairs of a TSV."""
+    cells = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    return [(own[0], own[1]) for own in cells if len(own) > 1]
+
+
+def dictionary(pairs: list[tuple[str, str]], sure: float, least: int = 4) -> dict[str, str]:
+    """Words with the one word that translates them, and is translated by them, at least so often seen and so surely."""
+    texts = [[re.findall(WORD, side.lower()) for side in pair] for pair in pairs]
+    texts = [both for both in texts if all(both)]
+    words = [sorted({word for both in texts for word in both[side]}) for side in (0, 1)]
+    number = [{word: i for i, word in enumerate(own)} for own in words]
+    ids = [[[number[side][word] for word in both[side]] for both in texts] for side in (0, 1)]
+    uses = [np.bincount(np.concatenate([np.array(own) for own in side])) for side in ids]
+    found = []
+    for first, second in ((0, 1), (1, 0)):
+        own, other, chance = translation_table(ids[first], ids[second], rounds=8)
+        kept = (chance > sure) & (uses[first][own] >= least)
+        links = zip(own[kept].tolist(), other[kept].tolist())
+        found.append({(a, b) if first == 0 else (b, a) for a, b in links})
+    return {words[0][a]: words[1][b] for a, b in found[0] & found[1]}
+
+
+def tag_words(model: Any, lexicon: dict[str, str], pairs: list[tuple[str, str]]) -> tuple[int, int]:
+    """How many words were tagged by themselves, and how many tags stand around exactly their translations."""
+    tagged = right = 0
+    for source, _target in pairs:
+        answer = model.translate(source)
+        words = [own[0] for own in re.finditer(WORD, source)]
+        for place in re.finditer(WORD, source):
+            there = lexicon.get(place[0].lower())
+            written = [own[0] for own in re.finditer(WORD, answer) if own[0].lower() == there]
+            if len(written) != 1 or words.count(place[0]) != 1:
+                continue
+            parts = source[: place.start()], place[0], source[place.end() :]
+            page = "{}<b>{}</b>{}".format(*(html.escape(part, quote=False) for part in parts))
+            tree = ElementTree.fromstring(f"<p>{''.join(translate_segments(model, html_segments(page)))}</p>")
+            tagged, right = tagged + 1, right + (tree.findtext("b") == written[0])
+    return tagged, right
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", type=Path)
     parser.add_argument("--dates", type=int, default=500)
+    parser.add_argument("--lexicon", type=Path, help="a TSV of pairs, for the dictionary")
+    parser.add_argument("--pairs", type=Path, help="a TSV of pairs, whose sources are answered and tagged")
+    parser.add_argument("--count", type=int, default=300, help="of these pairs")
+    parser.add_argument("--sure", type=float, default=0.8)
     given = parser.parse_args()
+    if given.lexicon is not None:
+        model, lexicon = glassformer.load(given.run, device="cpu"), dictionary(read_pairs(given.lexicon), given.sure)
+        tagged, right = tag_words(model, lexicon, read_pairs(given.pairs)[: given.count])
+        print(f"{len(lexicon):,} words with one translation; {tagged:,} of them tagged in {given.count:,} sources,")
+        print(f"{100 * right / tagged:.1f}% of the tags around exactly that word of the answer; all well-formed")
+        return
     model, dates = glassformer.load(given.run, device="cpu"), list(draw_writings("test", given.dates))
     pages, expected, whole = [], [], []
     for writing, day in dates:

@@ -35,7 +35,7 @@ from glassformer.tasks.markup import translate_segments
 from glassformer.text.markup import html_segments
 from glassformer.text.tokenizer import BOS, EOS
 
-WORD = r"[^\W\d_]+"
+WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)?"
 FIELDS = {"YEAR": slice(0, 4), "MONTH": slice(5, 7), "DAY": slice(8, 10)}
 
 

@@ -323,6 +323,63 @@ def test_each_claim_that_was_measured_has_a_page(tmp_path: Path, monkeypatch: py
     assert tool.said("16, training of 8 blocks", "zh") == "16，8 层的训练" and tool.said("with", "en") == "with"
 
 
+def test_the_page_of_the_paper_shows_what_was_made_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In both languages, with its figures; what is missing or was made quickly is named. Broken variant: a quick piece shown."""
+    from glassformer.lab.reproduce.paper import PaperPiece, in_json
+
+    tool, docs, made = loaded("make_paper"), tmp_path / "docs", tmp_path / "made"
+    monkeypatch.setattr(tool, "DOCS", docs)
+    monkeypatch.setattr(tool, "KEPT", docs / "figures" / "paper")
+    made.mkdir()
+    (made / "figure3.svg").write_text("<svg/>", encoding="utf-8")
+    for name, quick, figures in (("table1", True, ()), ("table4", False, ()), ("figures", False, ("figure3.png",))):
+        piece = PaperPiece(
+            name, name, ("layer", "weight"), (("0", "0.5"),), "glassformer look", "M", "2026-11-18", figures
+        )
+        found = {"quick": quick, "piece": in_json(piece)}
+        (made / f"{name}.json").write_text(json.dumps(found), encoding="utf-8")
+    tool.main([made])
+    english, chinese = ((docs / f"paper{ending}.md").read_text(encoding="utf-8") for ending in ("", ".zh"))
+    assert (
+        "| layer | weight |" in english
+        and "| 层 | 权重 |" in chinese
+        and (docs / "figures/paper/figure3.svg").is_file()
+    )
+    for page in (english, chinese):
+        assert "(figures/paper/figure3.svg)" in page and "## table4" in page and "## table1" not in page
+        assert "table1, table2, table3" in page.splitlines()[-1]
+
+
+def test_the_page_of_ablations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table and a figure for each in both languages, from the JSON that `ablate` writes. Every ready variant but those that
+    are spelled as settings has Chinese words. Broken variant: a group without its Chinese."""
+    from glassformer.lab.ablate.ready import find_ready
+
+    tool, docs, made = loaded("make_ablations"), tmp_path / "docs", tmp_path / "made"
+    monkeypatch.setattr(tool, "DOCS", docs)
+    monkeypatch.setattr(tool, "KEPT", docs / "figures" / "ablations")
+    made.mkdir()
+    (made / "curves.svg").write_text("<svg/>", encoding="utf-8")
+    test = {"difference": -1.5, "low": -2.0, "high": -1.0, "verdict": "worse"}
+    rows: list[dict[str, Any]] = [
+        {"name": "base", "group": "", "settings": [], "parameters": 1200, "tests": {}},
+        {"name": "rotary", "group": "positions", "settings": ["model.positions=rotary"], "parameters": 1200},
+    ]
+    rows[0]["scores"] = {"loss": {"mean": 1.25, "spread": 0.1}}
+    rows[1] |= {"scores": {}, "tests": {"loss": test}}
+    facts = {"about": "of a test", "command": "glassformer ablate x", "machine": "M", "date": "2026-11-18"}
+    found = {"name": "x", "metric": "loss", "rows": rows, **facts}
+    (made / "ablation.json").write_text(json.dumps(found), encoding="utf-8")
+    tool.main([made])
+    english, chinese = ((docs / f"ablations{ending}.md").read_text(encoding="utf-8") for ending in ("", ".zh"))
+    assert "| base |  | 1,200 | 1.25 ± 0.1 |" in english and "| rotary | `model.positions=rotary` |" in english
+    assert "| -1.5 [-2, -1] | worse |" in english and "| **位置** |" in chinese and "| 更差 |" in chinese
+    assert all("(figures/ablations/x.svg)" in page for page in (english, chinese))
+    for name in ("parts", "gpt-ablation"):
+        ready = find_ready(name)
+        assert ready is not None and {ready.about, *(one.group for one in ready.variants)} <= tool.CHINESE.keys()
+
+
 def test_the_examples_in_help_can_be_typed() -> None:
     """Each verb has one, and it would be understood."""
     from glassformer.cli import data

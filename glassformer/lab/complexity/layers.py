@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from glassformer.lab.alternatives.convolution import Convolution
 from glassformer.lab.alternatives.linear_attention import linear_attention
 from glassformer.lab.alternatives.recurrent import Recurrent
+from glassformer.language import _
 from glassformer.nn.attention import MultiHeadAttention, fused_attention, masked_attention
 from glassformer.nn.masks import AttentionMask
 
@@ -104,18 +105,18 @@ class LayerKind:
 
 
 LAYERS = (
-    LayerKind("attention alone, explicit", "attention", explicit, "O(n² d)", (2, 2), (1, 1), 2, "O(1)", "O(1)"),
-    LayerKind("attention alone, fused", "attention", fused, "O(n² d)", (2, 2), (1, 1), 1, "O(1)", "O(1)"),
+    LayerKind(_("attention alone, explicit"), "attention", explicit, "O(n² d)", (2, 2), (1, 1), 2, "O(1)", "O(1)"),
+    LayerKind(_("attention alone, fused"), "attention", fused, "O(n² d)", (2, 2), (1, 1), 1, "O(1)", "O(1)"),
     LayerKind(
-        "self-attention, whole layer", "attention", whole_layer, "O(n² d + n d²)", (1, 2), (1, 2), 1, "O(1)", "O(1)"
+        _("self-attention, whole layer"), "attention", whole_layer, "O(n² d + n d²)", (1, 2), (1, 2), 1, "O(1)", "O(1)"
     ),
-    LayerKind("recurrent (LSTM)", "recurrent", recurrent, "O(n d²)", (1, 1), (2, 2), 1, "O(n)", "O(n)"),
+    LayerKind(_("recurrent (LSTM)"), "recurrent", recurrent, "O(n d²)", (1, 1), (2, 2), 1, "O(n)", "O(n)"),
     LayerKind(
-        f"convolution, k = {KERNEL}", "convolution", convolution, "O(k n d²)", (1, 1), (2, 2), 1, "O(1)", "O(n / k)"
+        _("convolution"), "convolution", convolution, f"O(k n d²), k = {KERNEL}", (1, 1), (2, 2), 1, "O(1)", "O(n / k)"
     ),
-    LayerKind(f"window, r = {WINDOW}", "window", windowed, "O(r n d)", (1, 1), (1, 1), 1, "O(1)", "O(n / r)"),
+    LayerKind(_("window"), "window", windowed, f"O(r n d), r = {WINDOW}", (1, 1), (1, 1), 1, "O(1)", "O(n / r)"),
     LayerKind(
-        "linear attention", "linear", linear, f"O(n d D), D = {HEAD_SIZE}", (1, 1), (1, 1), 1, "O(n / 64)", "O(1)"
+        _("linear attention"), "linear", linear, f"O(n d D), D = {HEAD_SIZE}", (1, 1), (1, 1), 1, "O(n / 64)", "O(1)"
     ),
 )
 

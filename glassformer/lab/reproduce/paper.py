@@ -164,7 +164,7 @@ def figures(asked: Asked) -> PaperPiece:
     rows = []
     for n, head, weights in layers:
         most = int(weights[asks].argmax())
-        rows.append((str(n), str(head), words[most].strip(), f"{weights[asks, most]:.2f}"))
+        rows.append((str(n), str(head), f"`{words[most].strip()}`", f"{weights[asks, most]:.2f}"))
     n, head, weights = max(layers, key=lambda one: float(one[2][asks].max()))
     title = f"encoder self-attention, layer {n}, head {head}"
     made = {
@@ -239,6 +239,6 @@ def page(pieces: Sequence[PaperPiece], language: str) -> str:
     for piece in pieces:
         lines += [f"## {in_language(piece.title, language)}", ""]
         lines += [*markdown_table(said(piece.columns), [said(row) for row in piece.rows]), ""]
-        lines += [f"![{name}]({name})" for name in piece.figures]
+        lines += [line for name in piece.figures for line in (f"![{Path(name).stem}]({name})", "")]
         lines += [*said(piece.notes), "", f"`{piece.command}`, {piece.machine}, {piece.date}.", ""]
     return "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -132,3 +133,22 @@ def test_no_difference_has_a_sober_axis() -> None:
     fig = plots.differences({"bleu": (0.0, 0.0, 0.0)}, {"bleu": True}, ("a", "b"))
     low, high = fig.axes[0].get_xlim()
     assert low <= -0.5 and high >= 0.5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "yesterday evening somebody helped the grandparents",
+        "昨天晚上的时候 外祖父母们都在 火车站旁边的 图书馆里面的 了不起的法官",
+    ],
+)
+def test_words_over_a_map_do_not_run_into_each_other(words: str) -> None:
+    """Those that are wider than their columns lie on their side. Broken variant: the labels below turned, which nobody sees."""
+    from glassformer.inspection.map_pictures import map_figure
+
+    tokens = words.split()
+    figure = map_figure(np.eye(len(tokens)), tokens, tokens, "a head", "weight", 1.0)
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in figure.axes[0].get_xticklabels()]
+    assert len(boxes) == len(tokens)
+    assert all(left.x1 <= right.x0 + 1 for left, right in pairwise(boxes))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unicodedata import east_asian_width
 
 import numpy as np
 
@@ -32,16 +33,23 @@ def label(text: str) -> str:
     return shown if len(shown) <= LABEL else shown[: LABEL - 1] + "…"
 
 
+def turn_long_labels(axis: Any, points: float, size: int) -> None:
+    """A label of a column that is wider than its place, of so many points, lies on its side. To be called after `tick_top`: a
+    label above is another object than the one below."""
+    for text in axis.get_xticklabels():
+        lines = text.get_text().split("\n")
+        ems = max(sum(1.0 if east_asian_width(sign) in "WF" else 0.62 for sign in line) for line in lines)
+        text.set_rotation(0 if ems * size <= points else 90)
+
+
 def ticks(axis: Any, rows: Sequence[str], columns: Sequence[str], inches: tuple[float, float], size: int = 8) -> None:
     """Labels on both sides, as many as have room; columns above, each upright where it fits."""
     down = max(1, int(np.ceil(len(rows) * size * 1.25 / 72 / max(inches[1], 0.1))))
     across = max(1, int(np.ceil(len(columns) * size * 1.25 / 72 / max(inches[0], 0.1))))
+    axis.xaxis.tick_top()
     axis.set_yticks(range(0, len(rows), down), [label(t) for t in rows[::down]], fontsize=size)
     axis.set_xticks(range(0, len(columns), across), [label(t) for t in columns[::across]], fontsize=size)
-    wide = inches[0] * 72 / max(1, len(columns)) * across  # points a label has; one that needs more lies on its side
-    for text in axis.get_xticklabels():
-        text.set_rotation(0 if len(text.get_text()) * 0.62 * size <= wide else 90)
-    axis.xaxis.tick_top()
+    turn_long_labels(axis, inches[0] * 72 / max(1, len(columns)) * across, size)
     axis.tick_params(length=0)
     axis.grid(False)
 

@@ -20,6 +20,7 @@ from glassformer.inspection.map_pictures import (
     maps_figure,
     rollout_figure,
     sharpest,
+    turn_long_labels,
 )
 from glassformer.inspection.search import paths_of
 
@@ -219,6 +220,7 @@ def attribution_figure(inside: Inspection) -> Any | None:
     axis.set_xticks(range(shown), labels, fontsize=7)
     axis.set_yticks(range(len(pushes)), attribution.parts, fontsize=7)
     axis.xaxis.tick_top()
+    turn_long_labels(axis, 0.42 * 72, 7)
     axis.tick_params(length=0)
     axis.grid(False)
     fig.colorbar(image, ax=axis, label="logit of the token minus that of the next best")

@@ -42,8 +42,9 @@ AHEAD = 1.5  # so much likelier than any other each token of the correction must
 # The weight of the divergence on replayed examples, and the share of it where the run itself errs.
 KEEP, WRONG = (10.0, 0.1)
 POOL, READ, HELD_OUT = 4000, 200_000, 64  # examples to replay from, of so many; pairs on which nothing may be lost
-# How much the loss of held-out pairs may grow over that of the run's own weights: a share of it, and nats.
-WORSE = (0.005, 0.0005)
+# How much the loss of held-out pairs may grow over that of the run's own weights: the larger of a share of it, and nats a token
+# (of a model that is nearly always right a share is less than one of its words costs that becomes a little less certain).
+WORSE = (0.005, 0.01)
 # Nats a token above the least likely held-out pair; other sources that a target is tried after.
 STRANGE, OTHERS = (1.0, 32)
 SHORT, LONG = 0.25, 4.0  # beyond the shortest and the longest target for its source among the run's pairs
@@ -134,7 +135,7 @@ class Baseline:
         losses = token_losses(model, replay.held_out)
         mean = sum(loss for loss, _ in losses) / max(1, sum(tokens for _, tokens in losses))
         worst = max((loss / tokens for loss, tokens in losses), default=0.0)
-        self.most_loss = mean * (1 + WORSE[0]) + WORSE[1]  # of the held-out pairs together, a token
+        self.most_loss = mean + max(mean * WORSE[0], WORSE[1])  # of the held-out pairs together, a token
         # Of one correction, a token, before it is learned.
         self.most_strange = max(worst + STRANGE, math.log(model._model.config.vocab_size))
 

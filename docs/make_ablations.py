@@ -96,7 +96,8 @@ def section(name: str, found: dict[str, Any], language: str) -> list[str]:
     columns = [one.format(metric=said(metric.replace("_", " "), language)) for one in COLUMNS[language]]
     lines = [f"## {name}", "", said(found["about"], language), "", *markdown_table(columns, rows), ""]
     lines += [f"![{name}](figures/ablations/{name}.svg)", ""]
-    return [*lines, f"`{found['command']}`, {found['machine']}, {found['date']}.", ""]
+    seeds = f"{found['seeds']} {'seeds' if language == 'en' else '个随机种子'}"
+    return [*lines, f"`{found['command']}`, {seeds}, {found['machine']}, {found['date']}.", ""]
 
 
 def main(folders: list[Path]) -> None:

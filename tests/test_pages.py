@@ -367,7 +367,7 @@ def test_the_page_of_ablations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ]
     rows[0]["scores"] = {"loss": {"mean": 1.25, "spread": 0.1}}
     rows[1] |= {"scores": {}, "tests": {"loss": test}}
-    facts = {"about": "of a test", "command": "glassformer ablate x", "machine": "M", "date": "2026-11-18"}
+    facts = {"about": "of a test", "command": "glassformer ablate x", "machine": "M", "date": "2026-11-18", "seeds": 3}
     found = {"name": "x", "metric": "loss", "rows": rows, **facts}
     (made / "ablation.json").write_text(json.dumps(found), encoding="utf-8")
     tool.main([made])

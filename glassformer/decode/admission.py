@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode.constraints import tokens_needed
+from glassformer.decode.constraints import tokens_given, tokens_needed
 from glassformer.decode.lengths import generation_limits, translation_limits
 from glassformer.decode.request import BeamTrace, Hypothesis, Request
 from glassformer.decode.streaming import Decode
@@ -60,9 +60,12 @@ def limits_for(model: ModelConfig, config: DecodeConfig, request: Request) -> tu
         fewest, most = translation_limits(config, len(request.ids))
     else:
         fewest, most = generation_limits(config, model.block_size)
-    needed = tokens_needed(request.constraints) if request.constraints else 0
     learned = model.family == "transformer" and model.positions == "learned"
     room = model.block_size if learned else max(model.block_size, most)
+    constraints, needed = request.constraints, 0
+    if constraints:  # by what takes no time to count first: a term may be as long as a book
+        needed = tokens_given(constraints)
+        needed = tokens_needed(constraints) if needed < room else needed + 1
     if needed > room:
         raise UserError("what the answer must contain is longer than the {room} tokens this model can write", room)
     most = max(most, needed)

@@ -14,6 +14,7 @@ off the tokens written, so an accidental occurrence counts.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 
@@ -24,7 +25,8 @@ from torch import Tensor
 from glassformer.decode.request import Spellings, TokenConstraints
 from glassformer.errors import UserError
 
-EXACT_TERMS = 12  # with more, a bound stands for the exact number of tokens that are missing
+# With more terms, or more work to count (a second), a bound stands for the exact number of tokens that are missing.
+EXACT_TERMS, EXACT_WORK = 12, 10**8
 
 
 class Terms:
@@ -38,31 +40,43 @@ class Terms:
 
     def __init__(self, terms: tuple[Spellings, ...]) -> None:
         self.all = terms
-        spelled = [spelling for term in terms for spelling in term]
-        self.alphabet = sorted({token for spelling in spelled for token in spelling})
-        # A node is what a text ends with: the longest beginning of a spelling.
-        self.nodes = sorted({spelling[:n] for spelling in spelled for n in range(len(spelling) + 1)} | {()}, key=len)
-        number = {node: i for i, node in enumerate(self.nodes)}
-
-        def following(node: tuple[int, ...], token: int) -> int:
-            text = (*node, token)
-            return next(number[text[i:]] for i in range(len(text) + 1) if text[i:] in number)
-
-        steps = [[following(node, token) for token in self.alphabet] for node in self.nodes]
-        self.next = np.array(steps, dtype=np.int64).reshape(len(self.nodes), len(self.alphabet))
+        self.alphabet = sorted({token for term in terms for spelling in term for token in spelling})
         self.column = {token: i for i, token in enumerate(self.alphabet)}
-        # The terms that are met on coming to a node, as bits.
-        self.met = [
-            sum(1 << t for t, term in enumerate(terms) if any(node[len(node) - len(s) :] == s for s in term))
-            for node in self.nodes
-        ]
-        self.distance = self.distances() if len(terms) <= EXACT_TERMS else None
+        # A node is what a text ends with: the longest beginning of a spelling.
+        children: list[dict[int, int]] = [{}]
+        met = [0]  # the terms that are met on coming to a node, as bits
+        for t, term in enumerate(terms):
+            for spelling in term:
+                node = 0
+                for token in spelling:
+                    if token not in children[node]:
+                        children[node][token] = len(children)
+                        children.append({})
+                        met.append(0)
+                    node = children[node][token]
+                met[node] |= 1 << t
+        # By length: where a spelling does not go on, the text goes on from the next longest beginning that it ends with.
+        self.next = np.zeros((len(children), len(self.alphabet)), dtype=np.int64)
+        shorter, queue = [0] * len(children), deque([0])
+        while queue:
+            node = queue.popleft()
+            if node:
+                self.next[node] = self.next[shorter[node]]
+                met[node] |= met[shorter[node]]
+            for token, child in children[node].items():
+                shorter[child] = int(self.next[node, self.column[token]])
+                self.next[node, self.column[token]] = child
+                queue.append(child)
+        self.met = met
+        longest = max((len(spelling) for term in terms for spelling in term), default=0)
+        exact = len(terms) <= EXACT_TERMS and self.next.size * longest << len(terms) <= EXACT_WORK
+        self.distance = self.distances() if exact else None
 
     def distances(self) -> np.ndarray:
         """For every set of terms met and every node, the fewest tokens that meet the others. Terms may overlap."""
         everything = 1 << len(self.all)
         far = sum(len(spelling) for term in self.all for spelling in term) + 1
-        distances = np.full((everything, len(self.nodes)), far)
+        distances = np.full((everything, len(self.met)), far)
         distances[-1] = 0
         gained = np.array(self.met, dtype=np.int64)[self.next]
         for mask in sorted(range(everything - 1), key=lambda mask: -mask.bit_count()):
@@ -105,6 +119,12 @@ class Terms:
                 tokens[spelling[0]] = None
                 tokens[spelling[begun(written, spelling)]] = None
         return list(tokens)
+
+
+def tokens_given(constraints: TokenConstraints) -> int:
+    """So many new tokens stand in an answer whatever the terms overlap with: what is forced, or the longest term."""
+    longest = max((min(map(len, term)) for term in constraints.terms if term), default=0)
+    return max(longest, len(constraints.prefix), max(constraints.forced, default=-1) + 1)
 
 
 def tokens_needed(constraints: TokenConstraints) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -89,6 +90,37 @@ def test_missing_counts_down_to_zero() -> None:
         before = terms.missing(written)
         written.append(next(t for t in terms.next_tokens(written) if terms.missing([*written, t]) < before))
     assert not terms.unmet(written)
+
+
+def test_the_automaton_reads_a_text_as_a_search_in_it_does() -> None:
+    """Which terms a text has, and how few further tokens have the others, against every text that could follow. Broken variants:
+    a term inside another that is not seen when the longer one breaks off; one that is met only where a spelling ends."""
+    draw = random.Random(0)
+    for _ in range(count(fast=150, soak=3000)):
+        terms = tuple(
+            tuple(tuple(draw.choices((1, 2), k=draw.choice((1, 2, 3)))) for _ in range(draw.choice((1, 2))))
+            for _ in range(draw.choice((1, 2, 3)))
+        )
+        written = tuple(draw.choices((1, 2, 3), k=draw.randrange(6)))
+        found = Terms(terms)
+        unmet = [term for term in terms if not any(contains(written, spelling) for spelling in term)]
+        assert found.unmet(written) == unmet
+        fewest = next(
+            length
+            for length in range(10)
+            for more in itertools.product((1, 2), repeat=length)
+            if all(any(contains((*written, *more), spelling) for spelling in term) for term in unmet)
+        )
+        assert found.missing(written) == fewest
+
+
+def test_a_term_like_a_book_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken variant: its automaton is made first, which took a minute of a server for 2,000 letters."""
+    monkeypatch.setattr(Terms, "of", staticmethod(lambda terms: pytest.fail("the automaton was made")))
+    model, config = small("transformer"), DecodeConfig(max_new_tokens=6)
+    demands = TokenConstraints(terms=((tuple([5, 6] * 500),),))
+    with pytest.raises(UserError, match="longer than the"):
+        translate_batch(model, [[7, 8]], config, constraints=demands)
 
 
 def tokenizer() -> Tokenizer:

@@ -86,7 +86,7 @@ def section(name: str, found: dict[str, Any], language: str) -> list[str]:
             group = row["group"]
             rows.append([f"**{said(group, language)}**", *[""] * 5])
         test = row["tests"].get(metric)
-        change = "" if test is None else f"{test['difference']:+.3g} [{test['low']:+.3g}, {test['high']:+.3g}]"
+        change = "" if test is None else "{value:+.3g} [{low:+.3g}, {high:+.3g}]".format(**test["difference"])
         settings = " ".join(f"`{own}`" for own in row["settings"])
         verdict = "" if test is None else said(test["verdict"], language)
         parameters = "–" if row["parameters"] is None else f"{row['parameters']:,}"

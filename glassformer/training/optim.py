@@ -129,9 +129,10 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
         optimizers = [torch.optim.AdamW(adamw_groups, **how, fused=fused, capturable=on_cuda)]
     matrices = [p for _, p in groups["matrices"]]
     if config.optimizer == "muon":
-        by_blas = current().broadcast(0 if on_cuda else largest_small_product())  # one answer for all processes
-        how = {"lr": config.muon_learning_rate, "weight_decay": config.weight_decay}
-        optimizers.append(Muon(matrices, **how, by_blas=by_blas))
+        # By a trial, whose answer all processes keep to.
+        by_blas = current().broadcast(0 if on_cuda or current().rank else largest_small_product())
+        rates = {"lr": config.muon_learning_rate, "weight_decay": config.weight_decay}
+        optimizers.append(Muon(matrices, **rates, by_blas=by_blas))
     elif config.optimizer == "soap":
         optimizers.append(SOAP(matrices, **how, weight_decay=config.weight_decay))
     for optimizer in optimizers:

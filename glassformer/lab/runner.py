@@ -1,8 +1,9 @@
-"""Running trials: those that are missing are run, several at once where they are not timed, and each is kept in a file as soon
+"""Running trials: those that are missing are run, several at once unless they are timed, and each is kept in a file as soon
 as it is done; so an experiment that was broken off goes on with the ones that are missing."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -43,6 +44,7 @@ class TrialCall:
     arguments: tuple[Any, ...]
     settings: dict[str, Any]
     device: str = "cpu"  # where tensors are made that name no other
+    timed: bool = False  # so it runs by itself
 
     @property
     def machine(self) -> str:
@@ -104,8 +106,8 @@ def fan_out(
             yield waiting.pop(future), future.result()
 
 
-def side_by_side(calls: Mapping[str, TrialCall], jobs: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """In processes of their own, the machine's threads shared among them."""
+def side_by_side(calls: Mapping[str, Callable[[int], R]], jobs: int) -> Iterator[tuple[str, R]]:
+    """In processes of their own, the machine's threads shared among them: each call is given how many it has."""
     threads = max(1, machine.cores() // jobs)
     pool = ProcessPoolExecutor(min(jobs, len(calls)), multiprocessing.get_context("spawn"), leave_with_parent)
     try:
@@ -118,16 +120,17 @@ def side_by_side(calls: Mapping[str, TrialCall], jobs: int) -> Iterator[tuple[st
 
 
 def run_trials(title: str, calls: Mapping[str, TrialCall], path: Path, jobs: int) -> dict[str, Kept]:
-    """What every trial found, by its key; those that `path` holds from an earlier time are not run again."""
+    """What every trial found, by its key; those that `path` holds from an earlier time are not run again. Trials that are timed
+    come last, one after the other."""
     kept = read_kept(path)
     missing = {key: call for key, call in calls.items() if key not in kept}
     if missing:
         with path.open("a", encoding="utf-8") as file, Progress(title, len(calls), after=0) as progress:
             progress.update(len(calls) - len(missing), f"{len(missing)} trials", line=True)
             file.write("\n" if file.tell() else "")  # the last line may have been torn
-            one_by_one = jobs == 1 or len(missing) == 1
-            rest = ((key, call()) for key, call in missing.items()) if one_by_one else side_by_side(missing, jobs)
-            for key, measured in rest:
+            together = {key: call for key, call in missing.items() if not call.timed} if jobs > 1 else {}
+            rest = ((key, call()) for key, call in missing.items() if key not in together)
+            for key, measured in itertools.chain(side_by_side(together, jobs) if together else (), rest):
                 kept[key] = Kept(measured, missing[key].machine)
                 file.write(json.dumps({"key": key, **asdict(kept[key])}) + "\n")
                 file.flush()

@@ -8,7 +8,7 @@ its file names and its report prints. A condition is judged by the differences o
 It **holds** if the whole interval lies above the margin, **fails** if the whole of it lies below, and is **open** if the margin
 is inside; so a claim and its opposite are judged alike. That one arm is as good as another but for a slack is the same rule with
 a negative margin. One seed settles nothing. A condition is **void**, and does not count, where both arms are at a ceiling or
-neither has learned anything. What needs no luck (a count, a bound, an identity) is settled by `exactly`.
+neither has learned anything. Where all trainings of one arm diverged, it is the worse one by its loss. What needs no luck (a count, a bound, an identity) is settled by `exactly`.
 
 Of the conditions that count, three quarters or more that hold: the claim *holds*; three quarters or more that fail: it *does
 not hold*; else, where half or more are open, it is *not settled*, and where not, *mixed*. The numbers are told: holds (5 of 6).
@@ -61,10 +61,16 @@ def better(
     """
     if len(ours) != len(theirs) or not ours:
         raise ValueError(f"{text}: {len(ours)} and {len(theirs)} values are no pairs")
+    lost = [sum(not math.isfinite(value) for value in arm) for arm in (ours, theirs)]
+    if any(lost):  # a training that diverged is the worst by a loss; of anything else there is no number
+        apart = less_is_better and sorted(lost) == [0, len(ours)]
+        outcome: Outcome = ("holds" if lost[1] else "fails") if apart else "open" if less_is_better else "void"
+        told = f"{lost[0]} and {lost[1]}" if lost[1] else str(lost[0])
+        return Condition(text, outcome, f"{told} of {len(ours)} trainings diverged")
     sign = -1 if less_is_better else 1
     level = 1 - (1 - LEVEL) / max(1, looks)
     mean, low, high = seed_interval([sign * (a - b) for a, b in zip(ours, theirs, strict=True)], level)
-    outcome: Outcome = "holds" if low >= margin else "fails" if high < margin else "open"
+    outcome = "holds" if low >= margin else "fails" if high < margin else "open"
     best, worst = (pick(sign * statistics.fmean(arm) for arm in (ours, theirs)) for pick in (max, min))
     if learned is not None and best < sign * learned:
         outcome = "void"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
+import os
 import signal
 import subprocess
 import sys
@@ -41,10 +43,12 @@ from glassformer.lab.claims.pictures import LABELS, PATCH, SIDE, digit, patches,
 from glassformer.lab.claims.recurrent_translator import RecurrentTranslator
 from glassformer.lab.claims.report import markdown, read_verdict
 from glassformer.lab.claims.scale import power_law
+from glassformer.lab.claims.steps import as_tensors
 from glassformer.lab.claims.training import Letters, Strings, TrainArgs, exact_match, make_pairs, share_at, summed_loss
-from glassformer.lab.runner import KEPT
+from glassformer.lab.runner import KEPT, TrialCall, run_trials
 from glassformer.lab.verdict import verdict
 from glassformer.language import in_language
+from glassformer.nn.loss import IGNORE
 
 TINY = Budget("quick", 1, 0.002)
 
@@ -268,6 +272,40 @@ def test_a_law_with_a_floor_is_found_again() -> None:
     floor, factor, exponent = power_law(sizes, [1.2 + 3 * size**-0.3 for size in sizes])
     assert floor == pytest.approx(1.2, abs=2e-3) and exponent == pytest.approx(0.3, abs=2e-3)
     assert factor == pytest.approx(3, abs=0.02)
+
+
+def where_it_runs(seed: int, timed: bool) -> dict[str, float]:
+    return {"process": os.getpid(), "began": time.monotonic()}
+
+
+def test_timed_trials_come_last_and_alone(tmp_path: Path) -> None:
+    """In this process, after all others are done. Broken variant: all in the pool."""
+    planned = [{"seed": n, "timed": n < 2} for n in range(4)]
+    calls = {str(n): TrialCall(where_it_runs, (), one, timed=one["timed"]) for n, one in enumerate(planned)}
+    found = run_trials("made up", calls, tmp_path / KEPT, 2)
+    here = {key for key, one in found.items() if one.measured["process"] == os.getpid()}
+    assert here == {"0", "1"}
+    assert min(found[key].measured["began"] for key in here) > max(found[key].measured["began"] for key in "23")
+    assert claim_named("heads").is_timed({"part": "projection", "seed": 0})
+    assert not claim_named("heads").is_timed({"part": "heads", "seed": 0})
+    assert claim_named("cache").is_timed({"seed": 0}) and not claim_named("norms").is_timed({"seed": 0})
+
+
+def test_a_rate_at_which_trainings_diverge_is_not_the_best() -> None:
+    """Broken variant: nan, which is below nothing and above nothing, so the first rate wins."""
+    trials = [({"rate": rate, "seed": 0}, {"val": val}) for rate, val in ((0.1, math.nan), (0.2, 3.0), (0.4, 2.0))]
+    results = Results(tuple(trials))
+    assert results.best("rate") == 0.4
+    assert results.mean_std("val", rate=0.1) == "diverged"
+
+
+def test_rows_that_a_graph_reads_are_padded_to_few_widths() -> None:
+    """Where lengths say what is real; labels by what is not counted. Rows without lengths stay as they are."""
+    ids, labels = torch.ones(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.long)
+    wide, lengths, wanted = as_tensors([ids, [5, 3], labels])
+    assert wide.shape == wanted.shape == (2, 8) and lengths.tolist() == [5, 3]
+    assert wide[:, 5:].eq(0).all() and wanted[:, 5:].eq(IGNORE).all()
+    assert as_tensors([ids])[0] is ids
 
 
 def test_each_arm_is_judged_at_the_value_that_is_best_for_it_on_validation_examples() -> None:

@@ -79,6 +79,17 @@ def test_where_nothing_was_learned_or_all_of_it_the_condition_is_void() -> None:
     assert better(TEXT, fine, worse, margin=0.1, less_is_better=True, learned=2.3).outcome == "holds"
 
 
+def test_trainings_that_diverged_are_the_worst_by_a_loss_and_no_number_otherwise() -> None:
+    """Broken variants: a mean of nan, under which every comparison is false; divergence that counts for neither arm."""
+    fine, gone, some = [1.0, 1.1, 0.9], [math.nan] * 3, [1.0, math.inf, 1.1]
+    assert better(TEXT, fine, gone, margin=0.1, less_is_better=True).outcome == "holds"
+    assert better(TEXT, gone, fine, margin=0.1, less_is_better=True).outcome == "fails"
+    assert better(TEXT, fine, some, margin=0.1, less_is_better=True).outcome == "open"
+    assert better(TEXT, gone, gone, margin=0.1, less_is_better=True).outcome == "open"
+    larger = better(TEXT, gone, [2.0] * 3, margin=0.0)
+    assert larger.outcome == "void" and larger.detail == "3 of 3 trainings diverged"
+
+
 def test_many_looks_widen_the_interval() -> None:
     """Bonferroni: m conditions, each at 5% / m; so of many claims in which nothing is so, no more than one in twenty has a
     condition that says so. Broken variant: 5% for each (about one in four of those below)."""

@@ -19,11 +19,12 @@ from glassformer.files.owned import LIST, OwnedFiles, require_new_or_empty
 from glassformer.lab.ablate.cost import Cost, at_a_time, estimate
 from glassformer.lab.ablate.ready import QUICK, ReadySet, find_ready
 from glassformer.lab.ablate.report import AblationReport, write
-from glassformer.lab.ablate.scores import TrialScores, keep_scores, kept_scores, score_trial
+from glassformer.lab.ablate.scores import TrialScores, kept_scores, score_and_keep
 from glassformer.lab.ablate.table import make_rows
 from glassformer.lab.ablate.trials import Trial, make_trials, train_trials
 from glassformer.lab.ablate.variants import BASE, Variant, make_variants, resolve
 from glassformer.lab.report import device_name, made_with
+from glassformer.lab.runner import side_by_side
 from glassformer.runs import Stopped
 from glassformer.runs.stop import StopRequest
 from glassformer.screen import Progress, say
@@ -87,20 +88,25 @@ def prepare_folder(out: Path) -> None:
 
 
 def score_all(
-    trials: Sequence[Trial], out: Path, examples: int, stop: StopRequest
+    trials: Sequence[Trial], out: Path, examples: int, stop: StopRequest, jobs: int
 ) -> dict[str, dict[int, TrialScores]]:
-    """The scores of every trial that has ended, by variant and seed."""
+    """The scores of every trial that has ended, by variant and seed; `jobs` are scored at a time."""
+    files = {trial.name: out / "scores" / f"{trial.folder.name}.json" for trial in trials}
+    kept = {trial.name: kept_scores(files[trial.name], trial.folder, examples) for trial in trials}
+    found = {name: scores for name, scores in kept.items() if scores is not None}
+    calls = {
+        trial.name: partial(score_and_keep, files[trial.name], trial.folder, examples, trial.recipe.train.device)
+        for trial in trials
+        if trial.name not in found
+    }
+    with Progress("scoring", len(trials)) as display, stop.may_drop():
+        alone = jobs == 1 or len(calls) < 2
+        for name, scores in ((name, call()) for name, call in calls.items()) if alone else side_by_side(calls, jobs):
+            found[name] = scores
+            display.update(len(found), name)
     scored: dict[str, dict[int, TrialScores]] = {}
-    with Progress("scoring", len(trials)) as display:
-        for number, trial in enumerate(trials):
-            display.update(number, trial.name)
-            path = out / "scores" / f"{trial.folder.name}.json"
-            found = kept_scores(path, trial.folder, examples)
-            if found is None:
-                with stop.may_drop():
-                    found = score_trial(trial.folder, examples, trial.recipe.train.device)
-                keep_scores(path, trial.folder, examples, found)
-            scored.setdefault(trial.variant.name, {})[trial.seed] = found
+    for trial in trials:
+        scored.setdefault(trial.variant.name, {})[trial.seed] = found[trial.name]
     return scored
 
 
@@ -157,7 +163,9 @@ def ablate(
             tell = partial(display.update, line=True)
             failed = train_trials(ablation.recipe, left, cost.jobs, stop, tell)
         lost = {trial.name: trial for trial in left if trial.name in failed}
-        scored = score_all([trial for trial in trials if trial.name not in lost], out, ablation.examples, stop)
+        scored = score_all(
+            [trial for trial in trials if trial.name not in lost], out, ablation.examples, stop, cost.jobs
+        )
         why: dict[str, dict[int, str]] = {}
         for name, trial in lost.items():
             why.setdefault(trial.variant.name, {})[trial.seed] = failed[name]

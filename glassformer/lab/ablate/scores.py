@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from glassformer.api import load
 from glassformer.data.report import DataReport
@@ -96,6 +97,15 @@ def score_trial(folder: Path, limit: int, device: str = "auto") -> TrialScores:
         statistics=statistics,
         **training_facts(run),
     )
+
+
+def score_and_keep(path: Path, folder: Path, limit: int, device: str, threads: int | None = None) -> TrialScores:
+    """Scores a run and keeps the scores in a file."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    found = score_trial(folder, limit, device)
+    keep_scores(path, folder, limit, found)
+    return found
 
 
 def weights_of(run: Path, limit: int) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import math
 import statistics
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -78,14 +79,20 @@ class Results:
         return statistics.fmean(self.values(key, **settings))
 
     def best(self, over: str, by: str = "val", **settings: Any) -> Any:
-        """The value of one setting whose trials have the lowest mean loss on validation examples."""
-        return min(self.options(over, **settings), key=lambda one: self.mean(by, **{**settings, over: one}))
+        """The value of one setting whose trials have the lowest mean loss on validation examples; of none that diverged, unless
+        all did."""
+
+        def loss(value: Any) -> float:
+            mean = self.mean(by, **{**settings, over: value})
+            return mean if math.isfinite(mean) else math.inf
+
+        return min(self.options(over, **settings), key=loss)
 
     def mean_std(self, key: str, digits: int = 1, **settings: Any) -> str:
         """Mean ± deviation over seeds, as a table has it; a dash where there is no such trial."""
         values = self.values(key, **settings)
-        if not values:
-            return "–"
+        if not values or not all(map(math.isfinite, values)):
+            return _("diverged") if values else "–"
         spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
         return f"{statistics.fmean(values):.{digits}f}{spread}"
 
@@ -208,8 +215,9 @@ class PanelSpec:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim as its file says it. `exclusive`: trials are timed, so they run one after the other with the whole machine to
-    themselves. `version` is raised when a trial is changed so that what was kept is no longer what it would find."""
+    """A claim as its file says it. Trials with the settings of `timed` (all, if it is empty) are timed, so they run one after
+    the other with the whole machine to themselves. `version` is raised when a trial is changed so that what was kept is no
+    longer what it would find."""
 
     name: str
     claim: str
@@ -225,7 +233,7 @@ class Claim:
     trial: str = "trial"
     draw: str = ""  # a function that draws the whole figure
     across: int = 3  # panels
-    exclusive: bool = False
+    timed: dict[str, Any] | None = None
     version: int = 1
 
     def function(self, name: str) -> Any:
@@ -252,6 +260,10 @@ class Claim:
             choices["seed"] = choices.pop("seed")  # varies fastest
             found += [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
         return found
+
+    def is_timed(self, settings: Settings) -> bool:
+        """Whether that trial is timed."""
+        return self.timed is not None and self.timed.items() <= settings.items()
 
     def called(self, case: Settings, facts: Mapping[str, Any]) -> dict[str, Any]:
         """What templates are filled with: facts, the values of a case by their names, and as they are (`{plain_depth}`)."""

@@ -13,6 +13,7 @@ from glassformer.data.builtin.toys import QUESTIONS, in_context
 from glassformer.lab.claims.claim import Budget, Measured, Results
 from glassformer.lab.claims.timing import in_turns
 from glassformer.lab.claims.training import (
+    Inputs,
     PairBatch,
     Strings,
     TrainArgs,
@@ -80,7 +81,7 @@ def classify(budget: Budget, arm: str, seed: int) -> Measured:
     kind: Any = GPT if arm == "GPT" else BERT
     sizes = {"n_layer": 2, "vocab_size": len(letters) + 3, "block_size": 160, "n_label": len(names)}
     model = small(kind, head="classify", **sizes)
-    draw = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
 
     def batch(some: list[tuple[str, str]]) -> tuple[Tensor, list[int], Tensor, Tensor]:
         rows = [[1, *(letters[c] for c in text[:150]), 2] for text, _ in some]
@@ -88,19 +89,21 @@ def classify(budget: Budget, arm: str, seed: int) -> Measured:
         places = torch.tensor([n - 1 for n in lengths] if arm == "GPT" else [0] * len(rows))
         return padded(rows), lengths, places, torch.tensor([names.index(label) for _, label in some])
 
-    def scores(some: list[tuple[str, str]]) -> tuple[Tensor, Tensor]:
-        ids, lengths, places, wanted = batch(some)
-        return model(ids, lengths=lengths)[torch.arange(len(ids)), places], wanted
+    def scores(ids: Tensor, lengths: Any, places: Tensor) -> Tensor:
+        return model(ids, lengths=lengths)[torch.arange(len(ids)), places]  # type: ignore[no-any-return]
 
-    def loss(_: int) -> tuple[Tensor, int]:
-        some = [lines[0][i] for i in drawn(0, len(lines[0]), 32, draw)]
-        found, wanted = scores(some)
-        return nn.functional.cross_entropy(found, wanted, reduction="sum"), len(wanted)
+    def draw() -> Inputs:
+        return batch([lines[0][i] for i in drawn(0, len(lines[0]), 32, generator)])
 
-    train(model, loss, TrainArgs(budget.steps(400), muon=0.02))
+    def loss(*inputs: Any) -> tuple[Tensor, int]:
+        wanted = inputs[-1]
+        return nn.functional.cross_entropy(scores(*inputs[:-1]), wanted, reduction="sum"), len(wanted)
+
+    train(model, draw, loss, TrainArgs(budget.steps(400), muon=0.02))
     model.eval()
+    ids, lengths, places, wanted = batch(lines[1])
     with torch.no_grad():
-        found, wanted = scores(lines[1])
+        found = scores(ids, lengths, places)
     return {"accuracy": 100 * float((found.argmax(-1) == wanted).double().mean()), "parameters": parameters(model)}
 
 

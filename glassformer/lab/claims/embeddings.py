@@ -48,14 +48,17 @@ def trial(budget: Budget, tied: bool, seed: int) -> Measured:
     number = {word: 3 + i for i, word in enumerate(sorted({word for line in lines for word in line}))}
     rows = [[1, *(number[word] for word in line), 2] for line in lines]
     model = GPT(n_layer=2, n_head=4, n_embd=64, vocab_size=len(number) + 3, block_size=64, dropout=0.1, tie_output=tied)
-    draw = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
 
-    def loss(_: int) -> tuple[Tensor, int]:
-        some = [rows[i][:64] for i in drawn(0, len(rows), 64, draw)]
-        count = sum(len(row) - 1 for row in some)
-        return model.loss(padded(some), lengths=[len(row) for row in some]) * count, count
+    def draw() -> tuple[Tensor, list[int], list[int]]:
+        some = [rows[i][:64] for i in drawn(0, len(rows), 64, generator)]
+        return padded(some), [len(row) for row in some], [len(row) - 1 for row in some]
 
-    losses = train(model, loss, TrainArgs(budget.steps(900)))
+    def loss(ids: Tensor, lengths: Any, counts: Any) -> tuple[Tensor, int | Tensor]:
+        count = sum(counts) if isinstance(counts, list) else counts.sum()
+        return model.loss(ids, lengths=lengths) * count, count
+
+    losses = train(model, draw, loss, TrainArgs(budget.steps(900)))
     found: Measured = {"loss": sum(losses[-20:]) / len(losses[-20:])}
     for name, centred in (("raw", False), ("centred", True)):
         like, unlike, nearest = similarities(model.embedding.weight.detach(), number, centred)

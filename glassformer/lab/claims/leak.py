@@ -31,10 +31,14 @@ def loss_of(model: Transformer, source: Tensor, target: Tensor, labels: Tensor, 
 def trial(budget: Budget, arm: str, seed: int) -> Measured:
     """Trains to say the next of twelve random tokens; every batch is new, so nothing can be learned by heart."""
     model = Transformer(n_layer=2, n_head=4, n_embd=64, vocab_size=WORDS, block_size=LENGTH, dropout=0.0)
-    draw = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
 
-    def loss(_: int) -> tuple[Tensor, int]:
-        ids, other = (torch.tensor(drawn(0, WORDS, ROWS * (LENGTH + 1), draw)).view(ROWS, LENGTH + 1) for _ in range(2))
+    def draw() -> tuple[Tensor, Tensor]:
+        both = (torch.tensor(drawn(0, WORDS, ROWS * (LENGTH + 1), generator)) for _ in range(2))
+        ids, other = (one.view(ROWS, LENGTH + 1) for one in both)
+        return ids, other
+
+    def loss(ids: Tensor, other: Tensor) -> tuple[Tensor, int]:
         source = ids if arm in ("same ids", "both") else other
         labels = ids[:, 1:].contiguous()
         causal = arm in ("right", "same ids")
@@ -42,7 +46,7 @@ def trial(budget: Budget, arm: str, seed: int) -> Measured:
             model, source[:, :LENGTH].contiguous(), ids[:, :-1].contiguous(), labels, causal=causal
         ), labels.numel()
 
-    losses = train(model, loss, TrainArgs(budget.steps(1500)))
+    losses = train(model, draw, loss, TrainArgs(budget.steps(1500)))
     tail = losses[-max(1, len(losses) // 20) :]
     return {"loss": sum(tail) / len(tail), "curve": downsample(losses)}
 

@@ -42,7 +42,7 @@ def order_trial(budget: Budget, pre: bool, depth: int, warmup: int, rate: float,
     norms = {"pre_norm": pre, "final_norm": pre, "scaled_init": False}
     model = small(GPT, n_layer=depth, vocab_size=characters()[1], block_size=ROW, **norms)
     args = TrainArgs(budget.steps(1000), rate=rate, warmup=round(warmup * min(1.0, budget.share)))
-    losses = train(model, drawn_rows(model, 32, ROW, seed), args)
+    losses = train(model, *drawn_rows(model, 32, ROW, seed), args)
     return held_out(model, ROW, 200, seed) | {"curve": downsample(losses)}
 
 

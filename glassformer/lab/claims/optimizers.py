@@ -49,7 +49,9 @@ def settings_of(corpus: str, optimizer: str, rate: float, steps: int, seed: int)
 def trial(budget: Budget, corpus: str, optimizer: str, rate: float, share: float, seed: int) -> Measured:
     """The loss on held-out examples after a share of the recipe's steps."""
     from glassformer.api import train
+    from glassformer.lab.reproduce.reproduction import begin_afresh
 
+    begin_afresh()
     steps = budget.steps(round(share * STEPS.get(corpus, read_recipe(RECIPES[corpus]).train.steps)))
     size: dict[str, Any] = {"size": max(500, budget.steps(100_000))} if corpus == "dates" else {}
     device = torch.get_default_device()

@@ -114,7 +114,7 @@ def trial(
         found: Measured = {"parameters": parameters(model)}
         if task == "drift":
             found["before"] = output_sizes(model, seed)
-        losses = train(model, drawn_rows(model, 32, ROW, seed), args)
+        losses = train(model, *drawn_rows(model, 32, ROW, seed), args)
         found |= {**held_out(model, ROW, 200, seed), "area": sum(losses) / len(losses)}
         if task == "drift":
             found["after"] = output_sizes(model, seed)

@@ -67,9 +67,11 @@ def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None, dev
     with OwnedFiles(out).exclusive_lock("study"):
         began = time.perf_counter()
         planned = planned_trials(claim, budget)
-        calls = {key: TrialCall(claim.run_trial, (budget,), settings, device) for key, settings in planned.items()}
-        at_once = 1 if claim.exclusive else jobs or machine.cores()
-        kept = run_trials(claim.name, calls, OwnedFiles(out).claim(KEPT)[0], at_once)
+        calls = {
+            key: TrialCall(claim.run_trial, (budget,), settings, device, claim.is_timed(settings))
+            for key, settings in planned.items()
+        }
+        kept = run_trials(claim.name, calls, OwnedFiles(out).claim(KEPT)[0], jobs or machine.cores())
         results = Results(tuple((settings, kept[key].measured) for key, settings in planned.items()))
         facts = {
             "effort": budget.name,

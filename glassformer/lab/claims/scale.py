@@ -25,7 +25,7 @@ def trial(budget: Budget, part: str, width: int, tokens: int, seed: int) -> Meas
     size = parameters(model) - model.embedding.weight.numel()
     steps = budget.steps(A_PARAMETER * size // (BLOCK * ROWS))
     args = TrainArgs(steps, rate=3e-3 * min(1.0, 64 / width), warmup=max(1, steps // 10))
-    train(model, drawn_rows(model, ROWS, BLOCK, seed, text[: min(tokens, int(0.9 * len(text)))]), args)
+    train(model, *drawn_rows(model, ROWS, BLOCK, seed, text[: min(tokens, int(0.9 * len(text)))]), args)
     return held_out(model, BLOCK, 400, seed) | {"parameters": size}
 
 

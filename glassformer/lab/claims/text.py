@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -41,15 +41,16 @@ def summed_loss_of(model: GPT, rows: Int[Tensor, "B T"]) -> tuple[Tensor, int]:
 
 def drawn_rows(
     model: GPT, count: int, width: int, seed: int, seen: Int[Tensor, " N"] | None = None
-) -> Callable[[int], tuple[Tensor, int]]:
-    """The loss of a step, for `lab.train`: so many rows of what may be seen (the first nine tenths), drawn by the seed."""
-    whole, draw = characters()[0], torch.Generator().manual_seed(seed)
+) -> tuple[Callable[[], tuple[Tensor]], Callable[[Tensor], tuple[Tensor, int]]]:
+    """What `train` needs: a function that draws so many rows of what may be seen (the first nine tenths) by the seed, and their
+    loss."""
+    whole, generator = characters()[0], torch.Generator().manual_seed(seed)
     text = whole[: int(0.9 * len(whole))] if seen is None else seen
 
-    def loss(_: int) -> tuple[Tensor, int]:
-        return summed_loss_of(model, rows_at(text, drawn(0, len(text) - width - 1, count, draw), width))
+    def draw() -> tuple[Tensor]:
+        return (rows_at(text, drawn(0, len(text) - width - 1, count, generator), width),)
 
-    return loss
+    return draw, partial(summed_loss_of, model)
 
 
 def rows_at(text: Int[Tensor, " N"], starts: list[int], width: int) -> Int[Tensor, "B T"]:

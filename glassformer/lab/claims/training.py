@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
+from glassformer.lab.claims.steps import GraphSteps, Steps, set_rate
 from glassformer.models import GPT
 from glassformer.nn.loss import IGNORE
 from glassformer.training.optim import Muon, parameter_groups
@@ -186,19 +187,30 @@ def as_one_text(pairs: PairBatch) -> tuple[Int[Tensor, "B T"], list[int], Int[Te
     return padded(ids), [len(row) for row in ids], padded(labels, IGNORE)
 
 
-def summed_loss(model: nn.Module, pairs: PairBatch, **smoothing: float) -> Tensor:
+Inputs = Sequence[Tensor | list[int]]
+"""A batch as a loss takes it. Ids that may be padded come with their lengths, a list; labels come last."""
+
+
+def inputs_of(model: nn.Module, pairs: PairBatch) -> Inputs:
+    """Pairs as a model's loss takes them: in one row for a decoder alone, both sides otherwise."""
+    if isinstance(model, GPT):
+        return as_one_text(pairs)
+    return pairs.source, pairs.source_lengths, pairs.target, pairs.target_lengths, pairs.labels
+
+
+def loss_of_inputs(model: nn.Module, *inputs: Any, **smoothing: float) -> Tensor:
     """The loss of all labels together, for an encoder-decoder or a decoder alone."""
     if isinstance(model, GPT):
-        ids, lengths, labels = as_one_text(pairs)
+        ids, lengths, labels = inputs
         return model.loss(ids, labels, lengths=lengths, **smoothing)
-    return model.loss(  # type: ignore[operator, no-any-return]
-        pairs.source,
-        pairs.target,
-        pairs.labels,
-        source_lengths=pairs.source_lengths,
-        target_lengths=pairs.target_lengths,
-        **smoothing,
-    )
+    source, source_lengths, target, target_lengths, labels = inputs
+    lengths = {"source_lengths": source_lengths, "target_lengths": target_lengths}
+    return model.loss(source, target, labels, **lengths, **smoothing)  # type: ignore[operator, no-any-return]
+
+
+def summed_loss(model: nn.Module, pairs: PairBatch, **smoothing: float) -> Tensor:
+    """The loss of all labels of these pairs together."""
+    return loss_of_inputs(model, *inputs_of(model, pairs), **smoothing)
 
 
 def scores_of(model: nn.Module, pairs: PairBatch) -> tuple[Tensor, Tensor]:
@@ -264,9 +276,8 @@ def optimizers_of(model: nn.Module, args: TrainArgs) -> list[torch.optim.Optimiz
     groups = parameter_groups(model)
     matrices = [p for _, p in groups["matrices"]] if args.muon else []
     rest = [p for kind, own in groups.items() if kind != "matrices" or not args.muon for _, p in own]
-    found: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(rest, lr=args.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
-    ]
+    how: dict[str, Any] = {"lr": args.rate, "betas": (0.9, 0.98), "weight_decay": 0.0, "fused": True}
+    found: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, **how, capturable=rest[0].is_cuda)]
     return [*found, Muon(matrices, lr=args.muon)] if matrices else found
 
 
@@ -280,31 +291,28 @@ def share_at(args: TrainArgs, step: int) -> float:
 
 def train(
     model: nn.Module,
-    loss: Callable[[int], tuple[Tensor, int]],
+    draw: Callable[[], Inputs],
+    loss: Callable[..., tuple[Tensor, int | Tensor]],
     args: TrainArgs,
     watch: Callable[[int], None] = lambda step: None,
 ) -> list[float]:
-    """Trains by `loss(step)`, which gives a summed loss and how many labels it is of; the mean loss of each step. `watch` is
-    called while the gradients of a step are still there. A step whose loss is not finite ends it: it has diverged."""
+    """Trains by `loss(*draw())`, a summed loss and how many labels it is of; the mean loss of each step. `watch` is called while
+    the gradients of a step are still there. A step whose loss is not finite ends it: it has diverged. On a GPU steps are
+    replayed as graphs, but for recurrent layers, which are given their lengths on the host."""
     optimizers = optimizers_of(model, args)
     tops = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
-    losses: list[float] = []
+    recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
+    on_graphs = next(model.parameters()).is_cuda and not recurrent
+    steps = GraphSteps(model, loss, optimizers, args.clip) if on_graphs else Steps(model, loss, optimizers, args.clip)
     model.train()
     for step in range(1, args.steps + 1):
         for optimizer, top in zip(optimizers, tops, strict=True):
-            optimizer.param_groups[0]["lr"] = top * share_at(args, step)
-        total, count = loss(step)
-        mean = total / max(1, count)
-        mean.backward()
+            set_rate(optimizer, top * share_at(args, step))
+        steps.compute_gradients(draw())
         watch(step)
-        nn.utils.clip_grad_norm_(model.parameters(), args.clip)
-        losses.append(float(mean.detach()))
-        if not math.isfinite(losses[-1]):
+        if not steps.update():
             break
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-    return losses
+    return steps.finish()
 
 
 def train_on(
@@ -312,13 +320,16 @@ def train_on(
 ) -> list[float]:
     """Trains on batches of a task, drawn by the seed."""
     options = {"smoothing": smoothing} if smoothing else {}
-    draw = torch.Generator().manual_seed(1000 + seed)
+    generator = torch.Generator().manual_seed(1000 + seed)
 
-    def loss(_: int) -> tuple[Tensor, int]:
-        pairs = task.batch(args.batch, draw)
-        return summed_loss(model, pairs, **options), pairs.tokens
+    def draw() -> Inputs:
+        with torch.device("cpu"):
+            return inputs_of(model, task.batch(args.batch, generator))
 
-    return train(model, loss, args, **watch)
+    def loss(*inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return loss_of_inputs(model, *inputs, **options), (inputs[-1] != IGNORE).sum()
+
+    return train(model, draw, loss, args, **watch)
 
 
 def downsample(losses: Sequence[float], points: int = 60) -> list[float]:

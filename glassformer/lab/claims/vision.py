@@ -116,7 +116,7 @@ def digits(count: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
 
 def trial(budget: Budget, job: str, arm: str, seed: int) -> Measured:
     """Train on fresh pictures, test on others; of a captioner, where it looks while it writes."""
-    reader, draw = PictureReader(), torch.Generator().manual_seed(seed)
+    reader, generator = PictureReader(), torch.Generator().manual_seed(seed)
     encoder = sum(map(parameters, (reader.body.encoder, reader.patch, reader.positions, reader.label)))
     model: Any = reader
     if arm == "one decoder":
@@ -127,17 +127,22 @@ def trial(budget: Budget, job: str, arm: str, seed: int) -> Measured:
     def classes(pictures: Tensor) -> Tensor:
         return model.classes(pictures) if model is reader else model(pictures)  # type: ignore[no-any-return]
 
-    def loss(_: int) -> tuple[Tensor, int]:
+    def draw() -> tuple[Tensor, Tensor]:
+        if job == "digits":
+            return digits(32, generator)
+        pictures, labels, ids = batch(32, generator)
+        return pictures, ids if job == "caption" else labels
+
+    def loss(pictures: Tensor, labels: Tensor) -> tuple[Tensor, int]:
         if job == "caption":
-            pictures, _labels, ids = batch(32, draw)
-            scores = model.captions(pictures, ids[:, :-1].contiguous())
-            return F.cross_entropy(scores.flatten(0, 1), ids[:, 1:].flatten(), reduction="sum"), ids[:, 1:].numel()
-        pictures, labels = digits(32, draw) if job == "digits" else batch(32, draw)[:2]
+            scores = model.captions(pictures, labels[:, :-1].contiguous())
+            labels = labels[:, 1:].contiguous()
+            return F.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="sum"), labels.numel()
         return F.cross_entropy(classes(pictures), labels, reduction="sum"), len(labels)
 
     # Muon is for the matrices of layers; the others learn by AdamW.
     muon = 0.02 if arm in ("transformer", "one decoder") else 0.0
-    losses = train(model, loss, TrainArgs(budget.steps(1500), muon=muon))
+    losses = train(model, draw, loss, TrainArgs(budget.steps(1500), muon=muon))
     unseen = torch.Generator().manual_seed(987_654_321 + seed)
     pictures, labels, ids = batch(400, unseen)
     if job == "digits":

@@ -112,9 +112,16 @@ def in_chinese(detail: str) -> str:
         "(one seed)": "（一个种子）",
         " bytes a token and head": " 字节，每个 token 每个头",
         "largest difference ": "最大差 ",
+        "smallest difference ": "最小差 ",
+        " of full rank": "，相对满秩",
+        " times as many": " 倍",
     }
     for english, chinese in words.items():
         detail = detail.replace(english, chinese)
+    detail = re.sub(
+        r"(\d+) and (\d+) of (\d+) trainings diverged", r"各 \3 次训练中，发散的分别有 \1 次和 \2 次", detail
+    )
+    detail = re.sub(r"(\d+) of (\d+) trainings diverged", r"\2 次训练中 \1 次发散", detail)
     return str(CHINESE.get(detail, detail))
 
 

@@ -93,7 +93,8 @@ def table2(asked: Asked) -> PaperPiece:
     for name in ("copy",) if asked.quick else ("multi30k-en-de", "tatoeba-en-zh", "phrases-zh-en"):
         try:
             found = reproduce(name, asked.out / "table2" / name, **asked.few)
-            ours = f"{found.median:.2f} {found.what.metric}, {len(found.outcomes)} seeds"
+            seeds = len(found.outcomes)
+            ours = f"{found.median:.2f} {found.what.metric}, {seeds} seed{'s' * (seeds > 1)}"
             theirs = "–" if found.what.published is None else f"{found.what.published:g} ({found.what.source})"
         except UserError as error:
             ours, theirs = str(error), "–"

@@ -58,7 +58,19 @@ CHINESE = {
     "rotary": "旋转",
     "none": "无",
     "base 100 of sinusoids": "正弦底数 100",
+    "a quarter of the rates": "学习率的四分之一",
+    "half of the rates": "学习率的一半",
+    "twice the rates": "学习率的两倍",
+    "four times the rates": "学习率的四倍",
     "base 1000000 of sinusoids": "正弦底数 1000000",
+    "(A) heads, at constant compute": "(A) 头数，计算量不变",
+    "(B) size of keys": "(B) 键的大小",
+    "(C) size of the model": "(C) 模型的大小",
+    "(D) dropout and label smoothing": "(D) dropout 与标签平滑",
+    "(E) positions": "(E) 位置",
+    "(E) learned": "(E) 学得",
+    "every row of Table 3 of Attention Is All You Need, scaled to the tiny Transformer on Multi30k (data get multi30k:en-de)": "论文"
+    "表 3 的每一行，缩到 Multi30k 上的小 Transformer（data get multi30k:en-de）",
     "norms, residuals, scales, first weights, activation, sharing, positions and learning rate on dates": "归一化、残差、缩放、"
     "初始权重、激活函数、共享、位置与学习率，在 dates 上",
     "the course's GPT, 4 layers and 4 heads, on a text: all, no residuals, no positions, neither": "课程的 GPT，4 层 4 头，"

@@ -1,18 +1,18 @@
-"""Decoding on one CUDA device, as people ask for it: the public call, default settings, start-up told apart.
+"""Decoding on one CUDA device, as people ask for it: the public call, a run's own settings, start-up told apart.
 
     python3 bench/decode_gpu.py                              # all rows
-    python3 bench/decode_gpu.py recipe file --data multi30k  # some of them; a folder with train.en and train.de
+    python3 bench/decode_gpu.py recipe file --run RUN        # some of them; a run that is trained already
     python3 bench/decode_gpu.py gpt64 --profile 20           # where the device's time goes, and the host's, in place of a table
 
-    recipe   Translator.translate of 29,000 sentences: 4+4 layers, 256 wide, beam 5, the model of a run that is loaded
+    recipe   Translator.translate of all training sentences (Multi30k: 29,000) by `--recipe`, trained first, its own settings
     file     the same lines by `glassformer translate --file`, a process of its own; start-up (a file of one line) apart
     base     Translator.translate of 10,000 sentences: the paper's base size, beam 4
     gpt64    Generator.generate, GPT-2 124M, 64 texts of 256 new tokens, greedy;   gpt1   one text
 
-Weights are random, so an end of sentence would come at random too: translations are told to be about as long as their source
-(decode.min_ratio, decode.max_ratio). Without data, sentences are drawn, as long as Multi30k's. `first` is the first answer after
-loading: kernels compiled, steps captured; `warm` the best of the later calls. Tokens are those of the best answers. `same`: how
-many of 256 texts the captured lane answers as the plain model does, token for token, in float32 and in its own bfloat16.
+Nothing of the last three's size can be trained in a benchmark: their weights are random, so translations are told to be about as
+long as their source (decode.min_ratio, decode.max_ratio), and sentences are drawn, as long as Multi30k's. `first` is the first
+answer after loading: kernels compiled, steps captured; `warm` the best of the later calls. Tokens are those of the best answers.
+`same`: how many of 256 texts the captured lane answers as the plain model does, token for token, in float32 and in its bfloat16.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ import glassformer
 from glassformer.api.models import Generator, Translator
 from glassformer.config import Recipe
 from glassformer.models import build_model, preset
+from glassformer.runs.folder import RunFolder
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
@@ -45,36 +46,32 @@ LENGTHS = {"min_ratio": 0.9, "max_ratio": 1.05, "max_extra": 1}
 WORK = ("recipe", "file", "base", "gpt64", "gpt1")
 
 
-def sentences(data: Path | None, count: int) -> tuple[list[str], list[str]]:
-    """Pairs of lines, of Multi30k or drawn: words as frequent as in text, as many as in a caption."""
-    if data is not None:
-        sides = [(data / f"train.{side}").read_text(encoding="utf-8").splitlines()[:count] for side in ("en", "de")]
-        return sides[0], sides[1]
+def drawn_sentences(count: int) -> list[str]:
+    """Lines of words as frequent as in text, as many as in a caption."""
     draw = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(draw.choice(letters) for _ in range(draw.randrange(2, 9))) for _ in range(9000)]
     odds = [1 / (rank + 1) for rank in range(len(words))]
-
-    def line() -> str:
-        return " ".join(draw.choices(words, odds, k=max(4, round(draw.gauss(12, 4)))))
-
-    return [line() for _ in range(count)], [line() for _ in range(count)]
+    return [" ".join(draw.choices(words, odds, k=max(4, round(draw.gauss(12, 4))))) for _ in range(count)]
 
 
-def make_run(folder: Path, pairs: tuple[list[str], list[str]]) -> Path:
-    """A run of the recipe model, of one step: what is timed does not ask what was learned."""
-    lines = "".join(f"{a}\t{b}\n" for a, b in zip(*pairs, strict=True) if a.strip() and b.strip())
-    (folder / "pairs.tsv").write_text(lines, encoding="utf-8")
-    (folder / "bench.toml").write_text(
-        '[model]\npreset = "transformer-tiny"\nn_embd = 256\nn_hidden = 1024\nblock_size = 256\n'
-        '[data]\ntask = "pairs"\ntrain = "pairs.tsv"\ntokenizer = "bpe"\nvocab_size = 10000\nbatch_tokens = 2048\n'
-        '[train]\nsteps = 1\nvalidate_every = 1\nsave_every = 1\nvalidate_examples = 1\ndevice = "cpu"\n'
-    )
-    command = [sys.executable, "-m", "glassformer", "train", str(folder / "bench.toml"), "--out", str(folder / "run")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        print(f"the run could not be made: {done.stderr[-500:]}\nits model is made in memory", flush=True)
+def trained_run(recipe: str, folder: Path) -> Path:
+    """The recipe, trained by the command that a person gives."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "glassformer", "train", recipe, "--out", str(folder / "run"), "--quiet"]
+    subprocess.run(command, check=True)
+    print(f"{recipe} trained in {time.perf_counter() - began:.0f} s", flush=True)
     return folder / "run"
+
+
+def sources_of(run: Path) -> list[str]:
+    """The training sentences of a run's recipe, as their file has them."""
+    data = RunFolder.open(run).recipe.data
+    files = data.train if isinstance(data.train, list | tuple) else [data.train]
+    lines = [
+        line for file in files for line in (Path(data.path or ".") / str(file)).read_text(encoding="utf-8").splitlines()
+    ]
+    return [text for line in lines if (text := line.split("\t")[0].strip())]
 
 
 def profiled(call: Any, rows: int) -> None:
@@ -109,12 +106,12 @@ def timed(name: str, call: Any, args: argparse.Namespace, *, loaded: float = 0.0
     return row | {"warm_s": round(min(times), 3), "tokens_per_second": round(tokens / min(times))}
 
 
-def same_answers(model: Translator, texts: list[str], beam: int) -> str:
+def same_answers(model: Translator, texts: list[str], **how: Any) -> str:
     """How many answers are those of the plain model."""
-    plain = model.translate(texts, beam=beam, engine="plain", batch_size=64, **LENGTHS)
+    plain = model.translate(texts, engine="plain", batch_size=64, **how)
     found = []
     for precision in ("model", "auto"):
-        ours = model.translate(texts, beam=beam, precision=precision, **LENGTHS)
+        ours = model.translate(texts, precision=precision, **how)
         found.append(f"{sum(a.best.ids == b.best.ids for a, b in zip(ours, plain, strict=True))} ({precision})")
     return f"{', '.join(found)} of {len(texts)}"
 
@@ -133,43 +130,37 @@ def random_model(name: str, texts: list[str], kind: type, **changes: Any) -> Any
     return kind(build_model(config).cuda().eval(), Tokenizers(tokenizer, tokenizer, []), recipe)
 
 
-def recipe_row(folder: Path, args: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
+def recipe_row(run: Path, args: argparse.Namespace) -> dict[str, Any]:
     """The run is loaded, the first sentence answered, then all of them."""
+    texts = sources_of(run)
     began = time.perf_counter()
-    if (folder / "run").exists():
-        model: Any = glassformer.load(folder / "run", device="cuda")
-    else:
-        model = random_model("transformer-tiny", texts, Translator, n_embd=256, n_hidden=1024, block_size=256)
-    loaded = time.perf_counter() - began
-    began = time.perf_counter()
-    model.translate(texts[0], beam=5)
-    one = time.perf_counter() - began
-    began = time.perf_counter()
-    model.translate(texts[1], beam=5)
-    again = time.perf_counter() - began
-    row = timed("recipe", lambda: model.translate(texts, beam=5, **LENGTHS), args, loaded=loaded)
-    row |= {"first_sentence_s": round(one, 2), "next_sentence_s": round(again, 3)}
-    return row | {"same": same_answers(model, texts[:256], 5)}
+    model: Any = glassformer.load(run, device="cuda")
+    times = [time.perf_counter()]
+    for text in texts[:2]:
+        model.translate(text)
+        times.append(time.perf_counter())
+    row = timed("recipe", lambda: model.translate(texts), args, loaded=times[0] - began)
+    row |= {"first_sentence_s": round(times[1] - times[0], 2), "next_sentence_s": round(times[2] - times[1], 3)}
+    return row | {"same": same_answers(model, texts[:256])}
 
 
-def translate_file(folder: Path, texts: list[str]) -> tuple[float, str]:
+def translate_file(run: Path, texts: list[str], folder: Path) -> tuple[float, str]:
     """The command line, a process of its own: its seconds and what it wrote."""
     (folder / "lines.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-    settings = [part for name, value in LENGTHS.items() for part in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "glassformer", "translate", str(folder / "run")]
-    command += ["--file", str(folder / "lines.txt"), "--beam", "5", "--device", "cuda", *settings]
+    command = [sys.executable, "-m", "glassformer", "translate", str(run), "--file", str(folder / "lines.txt")]
     began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "--device", "cuda"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr[-500:])
     return time.perf_counter() - began, done.stdout
 
 
-def file_row(folder: Path, texts: list[str]) -> dict[str, Any]:
+def file_row(run: Path, folder: Path) -> dict[str, Any]:
     """A file of one line is the start-up; the same with all lines after it is the work."""
-    startup = min(translate_file(folder, texts[:1])[0] for _ in range(2))
-    seconds, written = translate_file(folder, texts)
-    tokenizer = glassformer.load(folder / "run", device="cpu").tokenizers.target  # type: ignore[union-attr]
+    texts = sources_of(run)
+    startup = min(translate_file(run, texts[:1], folder)[0] for _ in range(2))
+    seconds, written = translate_file(run, texts, folder)
+    tokenizer = glassformer.load(run, device="cpu").tokenizers.target  # type: ignore[union-attr]
     tokens = sum(map(len, tokenizer.encode_batch(written.splitlines())))
     return {
         "work": "file",
@@ -181,17 +172,17 @@ def file_row(folder: Path, texts: list[str]) -> dict[str, Any]:
     }
 
 
-def run_row(work: str, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+def run_row(work: str, run: Path, folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     """One line of the table."""
-    texts = [text for text in sentences(args.data, 29000)[0] if text.strip()]
     if work == "recipe":
-        return recipe_row(folder, args, texts)
+        return recipe_row(run, args)
     if work == "file":
-        return file_row(folder, texts)
+        return file_row(run, folder)
+    texts = drawn_sentences(10_000)
     if work == "base":
         model = random_model("transformer-base", texts, Translator)
-        row = timed(work, lambda: model.translate(texts[:10000], beam=4, **LENGTHS), args)
-        return row | {"same": same_answers(model, texts[:256], 4)}
+        row = timed(work, lambda: model.translate(texts, beam=4, **LENGTHS), args)
+        return row | {"same": same_answers(model, texts[:256], beam=4, **LENGTHS)}
     model = random_model("gpt2", texts, Generator)
     prompts = [" ".join(texts[i : i + 3]) for i in range(64 if work == "gpt64" else 1)]
     how = {"beam": 1, "max_new_tokens": 256, "min_new_tokens": 256}
@@ -201,23 +192,22 @@ def run_row(work: str, folder: Path, args: argparse.Namespace) -> dict[str, Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", nargs="*", default=list(WORK))
-    parser.add_argument("--data", type=Path, help="a folder with train.en and train.de")
+    parser.add_argument("--recipe", default="multi30k-en-de-best")
+    parser.add_argument("--run", type=Path, help="a run of it, in place of training one")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--profile", type=int, default=0)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {'data' if args.data else 'drawn sentences'}",
-        flush=True,
-    )
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if {"recipe", "file"} & set(args.work):
-            make_run(folder, sentences(args.data, 29000))
+        run = args.run or folder / "run"
+        if {"recipe", "file"} & set(args.work) and args.run is None:
+            run = trained_run(args.recipe, folder)
         for work in args.work:
             try:
-                rows.append(run_row(work, folder, args))
+                rows.append(run_row(work, run, folder, args))
             except Exception as error:  # a row that fails is told, and the others go on
                 import traceback
 

@@ -67,9 +67,9 @@ def trained_run(recipe: str, folder: Path) -> Path:
 def sources_of(run: Path) -> list[str]:
     """The training sentences of a run's recipe, as their file has them."""
     data = RunFolder.open(run).recipe.data
-    files = data.train if isinstance(data.train, list | tuple) else [data.train]
+    files = [data.train] if isinstance(data.train, str) else [file.path for file in data.train or ()]
     lines = [
-        line for file in files for line in (Path(data.path or ".") / str(file)).read_text(encoding="utf-8").splitlines()
+        line for file in files for line in (Path(data.path or ".") / file).read_text(encoding="utf-8").splitlines()
     ]
     return [text for line in lines if (text := line.split("\t")[0].strip())]
 

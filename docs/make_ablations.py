@@ -69,8 +69,8 @@ CHINESE = {
     "(D) dropout and label smoothing": "(D) dropout 与标签平滑",
     "(E) positions": "(E) 位置",
     "(E) learned": "(E) 学得",
-    "every row of Table 3 of Attention Is All You Need, scaled to the tiny Transformer on Multi30k (data get multi30k:en-de)": "论文"
-    "表 3 的每一行，缩到 Multi30k 上的小 Transformer（data get multi30k:en-de）",
+    "every row of Table 3 of Attention Is All You Need, scaled to the tiny Transformer on Multi30k (data get "
+    "multi30k:en-de)": "论文表 3 的每一行，缩到 Multi30k 上的小 Transformer（data get multi30k:en-de）",
     "norms, residuals, scales, first weights, activation, sharing, positions and learning rate on dates": "归一化、残差、缩放、"
     "初始权重、激活函数、共享、位置与学习率，在 dates 上",
     "the course's GPT, 4 layers and 4 heads, on a text: all, no residuals, no positions, neither": "课程的 GPT，4 层 4 头，"

@@ -8,7 +8,8 @@ its file names and its report prints. A condition is judged by the differences o
 It **holds** if the whole interval lies above the margin, **fails** if the whole of it lies below, and is **open** if the margin
 is inside; so a claim and its opposite are judged alike. That one arm is as good as another but for a slack is the same rule with
 a negative margin. One seed settles nothing. A condition is **void**, and does not count, where both arms are at a ceiling or
-neither has learned anything. Where all trainings of one arm diverged, it is the worse one by its loss. What needs no luck (a count, a bound, an identity) is settled by `exactly`.
+neither has learned anything. Where all trainings of one arm diverged, it is the worse one by its loss. What needs no luck (a
+count, a bound, an identity) is settled by `exactly`.
 
 Of the conditions that count, three quarters or more that hold: the claim *holds*; three quarters or more that fail: it *does
 not hold*; else, where half or more are open, it is *not settled*, and where not, *mixed*. The numbers are told: holds (5 of 6).

@@ -75,7 +75,7 @@ def as_tensors(batch: Sequence[Tensor | list[int]]) -> list[Tensor]:
     return found
 
 
-class Capture:
+class ReplayedCall:
     """A function of tensors of fixed shapes: called as it is a few times, then captured, then replayed."""
 
     def __init__(self, function: Callable[..., None], like: Sequence[Tensor]) -> None:
@@ -110,8 +110,8 @@ class GraphSteps(Steps):
         super().__init__(model, loss, optimizers, clip)
         self.means: list[Tensor] = []
         self.mean, self.finite = torch.zeros(()), torch.ones((), dtype=torch.bool)
-        self.captures: dict[tuple[torch.Size, ...], Capture] = {}
-        self.updating: Capture | None = Capture(self.update_tensors, [])
+        self.captures: dict[tuple[torch.Size, ...], ReplayedCall] = {}
+        self.updating: ReplayedCall | None = ReplayedCall(self.update_tensors, [])
         for optimizer in optimizers:
             optimizer.param_groups[0]["lr"] = torch.tensor(optimizer.param_groups[0]["lr"])
 
@@ -144,7 +144,7 @@ class GraphSteps(Steps):
         if shapes not in self.captures and len(self.captures) == SHAPES:
             self.passes(*(one.to(self.mean.device) for one in tensors))
         else:
-            self.captures.setdefault(shapes, Capture(self.passes, tensors))(tensors)
+            self.captures.setdefault(shapes, ReplayedCall(self.passes, tensors))(tensors)
         self.means.append(self.mean.clone())
 
     def update(self) -> bool:

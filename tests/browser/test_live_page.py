@@ -30,7 +30,11 @@ class LiveTab(Tab):
         """The data on the screen, once it is that of this text with so many cuts, explained, and all around it is drawn."""
         told = """([text, cuts]) => live.data?.text === text && (live.data.cut?.parts.length ?? 0) === cuts && live.data.saliency
           && live.drawn === live.data && document.querySelector('#view').ariaBusy === 'false'"""
-        self.page.wait_for_function(told, arg=[text, cuts], timeout=180_000)
+        try:
+            self.page.wait_for_function(told, arg=[text, cuts], timeout=180_000)
+        except Exception as error:  # told with what the page says
+            seen = "[live.state.textContent, live.text, live.model, live.data?.text, live.drawn === live.data]"
+            raise AssertionError(f"{text!r} is not answered: {self.page.evaluate(seen)}") from error
         return self.page.evaluate("live.data")  # type: ignore[no-any-return]
 
 

@@ -81,17 +81,19 @@ def show_list(out: Path, as_json: bool) -> None:
     ours = measured()
     rows: list[dict[str, Any]] = []
     for one in all_claims():
-        here = next((v for e in ("full", "default", "quick") if (v := read_verdict(out / e, one.name))), "")
+        verdict = next((v for e in ("full", "default", "quick") if (v := read_verdict(out / e, one.name))), "")
         found = {"name": one.name, "claim": localized(one.claim), "minutes": one.minutes}
-        rows.append(found | {"verdict": here, "measured": ours.get(one.name, {})})
+        rows.append(found | {"verdict": verdict, "measured": ours.get(one.name, {})})
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))
         return
-    fixed = (_("study"), FIXED), (_("min"), FIXED | RIGHT), (_("our verdict"), FIXED), (_("found here"), FIXED)
-    table = make_table((*fixed, _("claim")), **BARE)
+    here = [(_("found here"), FIXED)] if any(row["verdict"] for row in rows) else []
+    fixed = (_("study"), FIXED), (_("min"), FIXED | RIGHT), (_("our verdict"), FIXED), *here
+    table = make_table((*fixed, (_("claim"), FOLD)), **BARE)
     for row in rows:
         verdicts = row["measured"].get("verdict", {}).get(language(), "–"), row["verdict"] or "–"
-        table.add_row(row["name"], str(row["minutes"]), *verdicts, row["claim"])
+        lines = (verdict.replace("; ", "\n").replace("；", "\n") for verdict in verdicts[: 1 + len(here)])
+        table.add_row(row["name"], str(row["minutes"]), *lines, row["claim"])
     table_console().print(table)
 
 

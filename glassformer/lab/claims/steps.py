@@ -1,5 +1,5 @@
 """Training steps of a trial: as they are, or on a GPU as CUDA graphs. A small model's step is hundreds of kernels of a few
-microseconds each, and launching them one by one takes ten times as long as running them."""
+microseconds each, and launching them one by one takes longer than running them."""
 
 from __future__ import annotations
 
@@ -141,10 +141,12 @@ class GraphSteps(Steps):
         """Both passes, replayed where their shape is known."""
         tensors = as_tensors(batch)
         shapes = tuple(one.shape for one in tensors)
-        if shapes not in self.captures and len(self.captures) == SHAPES:
-            self.passes(*(one.to(self.mean.device) for one in tensors))
+        if shapes not in self.captures and len(self.captures) < SHAPES:
+            self.captures[shapes] = ReplayedCall(self.passes, tensors)
+        if shapes in self.captures:
+            self.captures[shapes](tensors)
         else:
-            self.captures.setdefault(shapes, ReplayedCall(self.passes, tensors))(tensors)
+            self.passes(*(one.to(self.mean.device) for one in tensors))
         self.means.append(self.mean.clone())
 
     def update(self) -> bool:
@@ -156,10 +158,8 @@ class GraphSteps(Steps):
     def finish(self) -> list[float]:
         """The mean loss of each step, up to the first that is not finite."""
         found = torch.stack(self.means).tolist() if self.means else []
-        self.captures, self.updating = (
-            {},
-            None,
-        )  # at once: a graph that is thrown away during another's capture breaks it
+        # At once: a graph that the garbage collector throws away during another's capture breaks that.
+        self.captures, self.updating = {}, None
         wrong = next((i for i, one in enumerate(found) if not math.isfinite(one)), len(found))
         for parameter in self.model.parameters():
             parameter.grad = None

@@ -4,7 +4,7 @@ model score it (stepper.py) and a search choose (search.py)."""
 from glassformer.decode.constraints import spellings
 from glassformer.decode.driver import Driver
 from glassformer.decode.generate import Streamed, answer, check_request, generate_batch, stream, translate_batch
-from glassformer.decode.longtext import Piece, fits_within, join_pieces, split_text
+from glassformer.decode.longtext import Piece, fits_within, join_pieces, split_text, unwrapped
 from glassformer.decode.predict import MaskPrediction, classify, fill, tag
 from glassformer.decode.request import (
     NO_CONSTRAINTS,
@@ -42,4 +42,5 @@ __all__ = [
     "stream",
     "tag",
     "translate_batch",
+    "unwrapped",
 ]

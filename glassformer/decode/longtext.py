@@ -1,10 +1,10 @@
 """Texts longer than a model can read: cut at sentence ends, answered piece by piece, put together as they were spaced.
 
-Lines are always pieces of their own, since a model of sentences has never seen a line break. A line that fits is left
-whole. One that does not is cut at sentence ends (. ! ? … and 。！？, with whatever closes after them); a sentence that is
-still too long at the clause mark, else at the space, nearest to its middle; and what has neither, in the middle. A full
-stop before a lower-case letter ends no sentence, nor does one after a single capital (J. Smith); other abbreviations are
-not known.
+Lines are pieces of their own, since a model of sentences has never seen a line break; but a sentence that a mail program has
+broken into lines is put together again first (`unwrapped`). A line that fits is left whole. One that does not is cut at
+sentence ends (. ! ? … and 。！？, with whatever closes after them); a sentence that is still too long at the clause mark, else
+at the space, nearest to its middle; and what has neither, in the middle. A full stop before a lower-case letter ends no
+sentence, nor does one after a single capital (J. Smith); other abbreviations are not known.
 
 What stood between two pieces stands between their translations. There is one exception: Chinese puts no space after a full
 stop, so between two translations that are not Chinese one is added where the source had none.
@@ -12,6 +12,7 @@ stop, so between two translations that are not Chinese one is added where the so
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ SENTENCE_END = re.compile(rf"(?<![.!?…])[.!?…]+{CLOSERS}(?=\s)|[。！？]+{
 LINE_END = re.compile(r"((?<!\s)\s*\n\s*)")
 CLAUSE_END = re.compile(r"[,;:](?=\s)|[，；：、]")
 SPACE = re.compile(r"\s+")
+STOPPED = re.compile(rf"[.!?…:;。！？：；]{CLOSERS}$")
+SHORTEST_WRAPPED = 20  # characters of a line; nobody breaks shorter ones, but lists have them
 INITIAL = re.compile(r"(?:^|\W)[A-Z]\.$")
 
 
@@ -34,6 +37,32 @@ class Piece:
     text: str  # without space around it; empty only where there is nothing but space
     before: str  # the space before it
     after: str = ""  # the space at the end of the whole text
+
+
+def runs_over(line: str, following: str) -> bool:
+    """Does a sentence go on in the next line? One does that has not ended where the line does, and whose next line, not indented,
+    begins with a small letter, or both are of a script without spaces (and without small letters)."""
+    if len(line) < SHORTEST_WRAPPED or STOPPED.search(line) or not following:
+        return False
+    return following[0].islower() or (is_unspaced(line[-1]) and is_unspaced(following[0]))
+
+
+def unwrapped(text: str) -> str:
+    """A text without the line breaks inside its sentences.
+
+    >>> unwrapped("Two dogs are running through\\nthe grass.\\nA man reads.")
+    'Two dogs are running through the grass.\\nA man reads.'
+    """
+    lines = text.split("\n")
+    out = lines[:1]
+    for before, line in itertools.pairwise(lines):
+        before = before.rstrip()
+        if runs_over(before, line):
+            out[-1] = out[-1].rstrip()
+            out += ["" if is_unspaced(before[-1]) else " ", line]
+        else:
+            out += ["\n", line]
+    return "".join(out)
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[Piece]:

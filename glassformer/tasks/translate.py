@@ -27,6 +27,7 @@ from glassformer.decode import (
     join_pieces,
     split_text,
     stream,
+    unwrapped,
 )
 from glassformer.decode.align import prompt_alignments
 from glassformer.decode.garbage import full_collections_wait
@@ -79,11 +80,11 @@ def is_whole(text: str, ids: Sequence[int], most: int) -> bool:
 
 
 def pieces_of(model: TextModel, text: str, ids: Sequence[int]) -> list[Piece]:
-    """The text as the model can read it: whole where it fits, else cut."""
+    """The text as the model can read it: whole where it fits, else cut; a sentence that is broken into lines in one."""
     most = most_tokens(model)
     if is_whole(text, ids, most):
         return [Piece(text, "")]
-    return split_text(text, fits_within(model.tokenizers.source.encode, most))
+    return split_text(unwrapped(text), fits_within(model.tokenizers.source.encode, most))
 
 
 def source_ids(model: TextModel, ids: Sequence[int]) -> list[int]:

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.decode import classify, fill, fits_within, join_pieces, split_text, tag
+from glassformer.decode import classify, fill, fits_within, join_pieces, split_text, tag, unwrapped
 from glassformer.decode.streaming import Streamer, cut_at_stop
 from glassformer.errors import UserError
 from glassformer.nn import Rows
@@ -110,6 +110,27 @@ def test_sentences_are_cut_at_their_ends() -> None:
     assert texts("one, two three four, five", 20) == ["one,", "two three four, five"]
     assert texts("abcdefgh", 3) == ["ab", "cd", "ef", "gh"]
     assert texts("", 3) == [""] and texts(" \n ", 3) == [""]
+
+
+def test_a_sentence_that_was_broken_into_lines_is_whole_again() -> None:
+    mail = "Two dogs are running through\nthe tall grass of a\nmeadow.\nA man reads.\n"
+    assert unwrapped(mail) == "Two dogs are running through the tall grass of a\nmeadow.\nA man reads.\n"
+    assert unwrapped("a sentence that goes on  \r\nin a second line") == "a sentence that goes on in a second line"
+    assert (
+        unwrapped("我们明天一起坐火车去北京看望我的老朋友和他\n的家人。")
+        == "我们明天一起坐火车去北京看望我的老朋友和他的家人。"
+    )
+    for kept in (
+        "apples\npears\nplums",  # a list
+        "A heading that is rather long\nThe text below it.",
+        "The first sentence ended here.\nthe second begins small",
+        "He said it aloud: “No, thank you.”\nand went",
+        "two paragraphs of one text each\n\nare kept apart",
+        "a line of code, with a name in it\n    and what is indented below",
+        "",
+        "\n\n",
+    ):
+        assert unwrapped(kept) == kept
 
 
 def test_translations_are_spaced_as_the_source_was() -> None:

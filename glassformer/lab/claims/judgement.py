@@ -97,6 +97,14 @@ def side_values(
     return results.values(key, **own)
 
 
+def ceiling_of(spec: ConditionSpec) -> float | None:
+    """What both arms must reach for a condition to be void: nearly all right, or a loss below the margin, by which neither can be
+    smaller then."""
+    if not isinstance(spec.theirs, dict):
+        return None
+    return CEILING if spec.unit == "%" else spec.margin if (spec.rule, spec.unit) == ("smaller", " nats") else None
+
+
 def condition_of(
     claim: Claim, spec: ConditionSpec, results: Results, case: Settings, facts: Facts, looks: int
 ) -> Condition | None:
@@ -125,7 +133,7 @@ def condition_of(
         unit=spec.unit,
         less_is_better=spec.less_is_better or spec.rule == "smaller",
         learned=None if spec.learned_by else learned,
-        ceiling=CEILING if spec.unit == "%" and isinstance(spec.theirs, dict) else None,
+        ceiling=ceiling_of(spec),
         looks=looks,
     )
 

@@ -156,7 +156,7 @@ def claim_page(found: dict[str, Any], language: str) -> str:
     told = PAGE["cost"][language]
     facts = {**found, "seconds": found["trial_seconds"], "command": f"`{found['command']}`"}
     if language == "zh":
-        facts["machine"] = found["machine"].replace(" cores,", " 核，")
+        facts["machine"] = found["machine"].replace(" cores, ", " 核，").replace(" and ", " 与 ")
     return "\n".join([*lines, "", told.format(**facts), "", PAGE["all"][language]]) + "\n"
 
 

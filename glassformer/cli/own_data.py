@@ -49,8 +49,8 @@ def with_data(
 
     from glassformer.data.first_recipe import first_recipe
 
-    tasks = [change.partition("=")[2].strip() for change in changes if change.startswith("data.task=")]
-    made = first_recipe(files, tasks[-1] if tasks else None)
+    said = {key: value.strip() for key, _equals, value in (change.partition("=") for change in changes)}
+    made = first_recipe(files, said.get("data.task"), device=said.get("train.device", "auto"))
     if recipe is None:
         values, name = made.values, made.name
         words = " ".join(shlex.quote(str(file)) for file in files)

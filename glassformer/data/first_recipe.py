@@ -2,19 +2,22 @@
 for how long.
 
 Nothing clever, to be seen and then changed (`glassformer init`). Of pairs a few thousand are looked at. The vocabulary
-grows with their number, a thousand pieces at 30,000 pairs and 8,000 at a million, and by the characters of a script that has
-many; width and depth grow and dropout falls in a few stages (`SIZES`; docs/decisions.md says where they are from).
+grows with their number, from three thousand pieces at 30,000 pairs to 8,000 at a million, and by the characters of a script
+that has many; width and depth grow and dropout falls in a few stages (`SIZES`). For a GPU steps are larger and each batch is
+read twice (R-Drop), for which a CPU has no time. docs/decisions.md says what was measured.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from glassformer import machine
 from glassformer.config import DataConfig
 from glassformer.data.doctor.roles import arrange
 from glassformer.data.files import ReadContext
@@ -22,23 +25,38 @@ from glassformer.data.origins import SPLITS
 from glassformer.data.sources import all_rows
 from glassformer.language import _
 
-EPOCHS, FEWEST_STEPS, MOST_STEPS = 20, 1000, 50_000
+EPOCHS, FEWEST_STEPS, MOST_STEPS = 20, 1000, 50_000  # of text and labels; of pairs see SIZES
 BYTES_A_TOKEN = 4  # of text in pieces of words, roughly
 BERT: dict[str, Any] = {"family": "bert", "n_layer": 2, "n_head": 4, "n_embd": 128, "dropout": 0.3}
 LOOKED_AT = 5000  # pairs; of more the number follows from the size of the file
 COMMON = 5  # a character that occurs so often among them has a piece of its own
 FEWEST_PIECES, MOST_PIECES = 1000, 32_000
+PIECES = ((5_000, 3000), (30_000, 3000), (1_000_000, 8000))  # pairs, and pieces of words for so many
 SHAPE = ("n_layer", "n_head", "n_embd", "n_hidden", "dropout")
-SIZES: list[tuple[float, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
-    (most, dict(zip(SHAPE, shape, strict=True)), {"batch_tokens": tokens}, {"label_smoothing": 0.1, **train})
-    for most, shape, tokens, train in (
-        (2_000, (2, 4, 128, 256, 0.3), 2048, {}),
-        (50_000, (4, 4, 256, 512, 0.3), 4096, {"warmup": 500}),
-        (500_000, (6, 4, 512, 1024, 0.3), 8192, {"warmup": 2000, "learning_rate": 7e-4}),
-        (float("inf"), (6, 8, 512, 2048, 0.1), 16_384, {"warmup": 4000, "learning_rate": 7e-4}),
-    )
-]
-"""By the most pairs: what [model], [data] and [train] say."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is chosen for at most so many pairs: the model's shape, tokens a step, epochs, the fewest steps, and what else [data]
+    and [train] say."""
+
+    pairs: float
+    shape: tuple[int, int, int, int, float]
+    batch_tokens: int
+    epochs: int = 20
+    steps: int = 1000
+    data: Mapping[str, Any] = field(default_factory=dict)
+    train: Mapping[str, Any] = field(default_factory=dict)
+
+
+MUON = {"optimizer": "muon", "warmup": 300, "min_rate": 0.05, "weight_decay": 0.02, "ema": 0.998}
+FEW = Size(2_000, (2, 4, 128, 256, 0.3), 2048)
+SOME = Size(50_000, (4, 4, 256, 512, 0.3), 4096, 25, 2500, {"bpe_dropout": 0.05}, MUON)
+SOME_ON_GPU = replace(SOME, batch_tokens=8192, epochs=45, steps=2000, train=MUON | {"r_drop": 1.0})
+MANY = Size(500_000, (6, 4, 512, 1024, 0.3), 8192, train={"warmup": 2000, "learning_rate": 7e-4})
+MORE = Size(float("inf"), (6, 8, 512, 2048, 0.1), 16_384, train={"warmup": 4000, "learning_rate": 7e-4})
+SIZES = {False: [FEW, SOME, MANY, MORE], True: [FEW, SOME_ON_GPU, MANY, MORE]}
+"""By whether there is a GPU."""
 MODELS: dict[str, dict[str, Any]] = {
     "text": {"preset": "shakespeare-char", "n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128},
     "classify": BERT | {"head": "classify", "pool": "mean"},
@@ -90,31 +108,38 @@ def count_pairs(config: DataConfig) -> PairCount:
 
 
 def vocabulary_for(found: PairCount) -> int:
-    """Pieces of words, for so many pairs and characters.
+    """Pieces of words, for so many pairs and characters: a power of the number of pairs between those of `PIECES` and beyond.
 
-    >>> [vocabulary_for(PairCount(pairs, 80, 100)) for pairs in (5_000, 30_000, 1_000_000)]
-    [1100, 1100, 8100]
+    >>> [vocabulary_for(PairCount(pairs, 80, 100)) for pairs in (1_000, 5_000, 30_000, 1_000_000)]
+    [1100, 3100, 3100, 8100]
     """
-    by_pairs = 1000 * (found.pairs / 30_000) ** 0.593  # log 8 / log (1,000,000 / 30,000)
+    if found.pairs < PIECES[0][0]:
+        by_pairs = PIECES[0][1] * found.pairs / PIECES[0][0]
+    else:
+        (few, low), (many, high) = PIECES[:2] if found.pairs < PIECES[1][0] else PIECES[1:]
+        by_pairs = low * (found.pairs / few) ** (math.log(high / low) / math.log(many / few))
     return round(min(MOST_PIECES, max(FEWEST_PIECES, by_pairs) + found.characters) / 100) * 100
 
 
-def recipe_for_pairs(config: DataConfig) -> tuple[dict[str, dict[str, Any]], PairCount]:
+def recipe_for_pairs(config: DataConfig, gpu: bool) -> tuple[dict[str, dict[str, Any]], PairCount]:
     """What a recipe for pairs says besides its files, by how many there are, and how many."""
     found = count_pairs(config)
-    model, data, train = next(parts for most, *parts in SIZES if found.pairs <= most)
-    data = {"vocab_size": vocabulary_for(found)} | data
-    steps = EPOCHS * found.pairs * found.bytes_each / BYTES_A_TOKEN / 2 / data["batch_tokens"]
-    return {"model": dict(model), "data": data, "train": {"steps": within(steps)} | train}, found
+    size = next(size for size in SIZES[gpu] if found.pairs <= size.pairs)
+    data = {"vocab_size": vocabulary_for(found), "batch_tokens": size.batch_tokens, **size.data}
+    steps = within(size.epochs * found.pairs * found.bytes_each / BYTES_A_TOKEN / 2 / size.batch_tokens, size.steps)
+    train = {"steps": steps, "label_smoothing": 0.1, **size.train}
+    model = dict(zip(SHAPE, size.shape, strict=True))
+    return {"model": model, "data": data, "train": train, "decode": {"beam": 5, "alpha": 1.0}}, found
 
 
-def within(steps: float) -> int:
+def within(steps: float, fewest: int = FEWEST_STEPS) -> int:
     """Whole hundreds of steps, neither very few nor very many."""
-    return min(MOST_STEPS, max(FEWEST_STEPS, int(steps) // 100 * 100))
+    return min(MOST_STEPS, max(fewest, int(steps) // 100 * 100))
 
 
-def first_recipe(files: Sequence[Path], task: str | None = None) -> FirstRecipe:
-    """The recipe for train, val and test (a file each, or two aligned ones); `task` where it is not to be guessed."""
+def first_recipe(files: Sequence[Path], task: str | None = None, *, device: str = "auto") -> FirstRecipe:
+    """The recipe for train, val and test (a file each, or two aligned ones); `task` where it is not to be guessed, `device` as
+    train.device has it."""
     config = arrange(files, task, {})
     named = {f"{split}{side}": getattr(config, f"{split}{side}") for split in SPLITS for side in ("", "_target")}
     data: dict[str, Any] = {"task": config.task} | {key: value for key, value in named.items() if value is not None}
@@ -123,7 +148,8 @@ def first_recipe(files: Sequence[Path], task: str | None = None) -> FirstRecipe:
     name = first.name.removesuffix(".gz").partition(".")[0] or "mine"
     what = WHAT[config.task]
     if config.task == "pairs":
-        values, count = recipe_for_pairs(config)
+        gpu = device.startswith("cuda") or (device == "auto" and machine.gpu() is not None)
+        values, count = recipe_for_pairs(config, gpu)
         values["data"] = data | values["data"]
         chosen = _(
             "{first}: {what}; about {pairs:,} pairs: {layers}+{layers} layers of {width}, {pieces:,} pieces of words, dropout "

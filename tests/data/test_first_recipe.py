@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from glassformer import machine
 from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
 from glassformer.config.data import DataFile
 from glassformer.config.documentation import plain_recipe
@@ -43,15 +44,26 @@ def test_pairs_are_counted(count: int, tmp_path: Path) -> None:
     assert count_pairs(arrange(sides, "pairs", {})).pairs == pytest.approx(found.pairs, rel=0.02)
 
 
-def test_more_pairs_never_have_a_smaller_model() -> None:
-    sizes = [model for _most, model, _data, _train in SIZES]
-    assert [most for most, *_rest in SIZES] == sorted(most for most, *_rest in SIZES)
-    for name in ("n_layer", "n_embd", "n_hidden"):
-        assert [size[name] for size in sizes] == sorted(size[name] for size in sizes)
-    assert [size["dropout"] for size in sizes] == sorted((size["dropout"] for size in sizes), reverse=True)
-    counts = [10**n for n in range(1, 9)]
+@pytest.mark.parametrize("gpu", [False, True])
+def test_more_pairs_never_have_a_smaller_model(gpu: bool) -> None:
+    sizes = SIZES[gpu]
+    assert [size.pairs for size in sizes] == sorted(size.pairs for size in sizes)
+    for place in range(4):  # layers, heads, width, hidden
+        assert [size.shape[place] for size in sizes] == sorted(size.shape[place] for size in sizes)
+    assert [size.shape[4] for size in sizes] == sorted((size.shape[4] for size in sizes), reverse=True)
+    counts = [10**n for n in range(1, 10)]
     pieces = [vocabulary_for(PairCount(count, 80, 100)) for count in counts]
     assert pieces == sorted(pieces) and pieces[0] == 1100 and pieces[-1] == 32_000
+
+
+def test_a_gpu_reads_every_batch_twice_and_a_cpu_has_no_time_for_it(tmp_path: Path) -> None:
+    """By the device that is asked for. Caught: the machine's GPU asked where training is to run on the CPU."""
+    path = write_pairs(tmp_path / "p.tsv", 3000)
+    chosen = {device: first_recipe([path], device=device).values for device in ("cpu", "cuda", "auto")}
+    assert "r_drop" not in chosen["cpu"]["train"] and chosen["cuda"]["train"]["r_drop"] == 1.0
+    assert chosen["auto"] == chosen["cuda" if machine.gpu() else "cpu"]
+    for values in chosen.values():
+        Recipe.from_dict(values)
 
 
 def test_a_script_of_many_characters_has_a_piece_for_each(tmp_path: Path) -> None:

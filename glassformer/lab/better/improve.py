@@ -80,7 +80,7 @@ class Improvement:
 
     def values(self) -> dict[str, Any]:
         """The tables of the recipe that every training from nothing has: chosen by the data, changed by the command line."""
-        values = first_recipe([self.file("raw")], "pairs").values
+        values = first_recipe([self.file("raw")], "pairs", device=self.device).values
         values["data"] |= {"val": str(self.file("val")), "test": str(self.file("test"))}
         values["train"]["device"] = self.device
         apply_overrides(values, list(self.overrides))
@@ -243,7 +243,7 @@ def improve(
     if text is not None:
         check_text(text)
     facts |= {"minutes": minutes, "settings": list(overrides)}
-    values = first_recipe([pairs], "pairs").values
+    values = first_recipe([pairs], "pairs", device=device).values
     apply_overrides(values, list(overrides))
     Recipe.from_dict(values)  # what is wrong with a setting is said before anything is made
     work = Improvement(out, device, 60 * minutes, text is not None, overrides)

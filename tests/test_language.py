@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from string import Formatter
 from types import ModuleType
+from typing import Any
 
 import pytest
 import typer
@@ -146,6 +147,18 @@ def test_english_is_untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     command = typer.main.get_command(make_app())
     before = command.commands["train"].help
     assert in_the_persons_language(command).commands["train"].help == before
+
+
+def test_every_option_has_its_help() -> None:
+    """Caught: help under another verb's name in options.toml, which nobody misses there."""
+
+    def without(command: Any, path: str) -> list[str]:
+        own = [f"{path} {option.name}" for option in command.params if not option.hidden and not option.help]
+        return own + [
+            one for name, sub in getattr(command, "commands", {}).items() for one in without(sub, f"{path} {name}")
+        ]
+
+    assert without(typer.main.get_command(make_app()), "") == []
 
 
 def test_a_message_in_a_message_is_translated_too(chinese: None) -> None:

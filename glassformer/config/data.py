@@ -119,8 +119,8 @@ class DataConfig:
     )
     augment: float = setting(
         0.0,
-        "pairs: this share of the training data is changed as people paste text: UPPER CASE, Title Case, typos, no full stop, "
-        "emoji; see segmentations",
+        "pairs: this share of the training data is changed as people paste text: small letters, typos, no full stop, emoji; "
+        "UPPER CASE and Title Case are then read in small letters; see segmentations",
         ge=0,
         le=1,
     )

@@ -1,11 +1,12 @@
-"""Text as people paste it: in capitals, as a title, with slips of the keyboard, without its full stop, with an emoji, in lines.
+"""Text as people paste it: in capitals, as a title, in small letters, with typos, without its full stop, with an emoji, in lines.
 
 A model that has only seen tidy sentences breaks on these. With `data.augment` a share of the training pairs is changed so, each
 copy of a pair otherwise (`data.segmentations` says how many, as with BPE-dropout), and `glassformer evaluate RUN --perturb upper`
-scores on a test set so changed. What the translation of such a text should have, too, is carried over: capitals and emoji. Else
-the target stays.
+scores on a test set so changed. An emoji is carried over into the target, which else stays.
 
-Line breaks are for evaluation alone: a text is translated line by line (decode/longtext.py), so no model ever reads one.
+Capitals and line breaks are not learned, since a model would need most of its vocabulary once more for them. A run that was
+trained with `data.augment` has seen sources in small letters, so a text in capitals or as a headline is put into those before
+it is read, and what answers capitals is written in capitals (`SmallLetters`). Lines are put together (decode/longtext.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ EMOJI = ["😀", "😂", "😊", "😉", "😍", "😢", "😡", "👍", "🙏",
 TYPOS = 0.15  # of the words of four letters or more, about one in an English sentence
 FIRST_OF_HAN = "\u2e80"  # from here on a character is no letter of a word
 WIDTH = 30  # characters of a line
+NO_WORD = re.compile(r"[/@{}<>%$&_=#|\\\d]")
+FEWEST_WORDS = {"capitals": 2, "headline": 3}  # a word by itself may be an abbreviation, two a name
+LONG = 4  # letters of a word that a headline begins with a capital; shorter ones may be small
 
 
 def pick(items: str | list[str], draw: random.Random) -> str:
@@ -29,13 +33,25 @@ def pick(items: str | list[str], draw: random.Random) -> str:
 
 
 def by_word(text: str, change: Callable[[str], str]) -> str:
-    """The text with its words changed, but for addresses; its blanks stay."""
-    return re.sub(r"\S+", lambda word: word[0] if re.search("[/@]", word[0]) else change(word[0]), text)
+    """The text with its words changed, but for addresses, placeholders and names with digits in them; its blanks stay."""
+    return re.sub(r"\S+", lambda word: word[0] if NO_WORD.search(word[0]) else change(word[0]), text)
+
+
+def in_small_letters(text: str) -> str:
+    """A text in small letters but for its first."""
+    small = by_word(text, str.lower)
+    first = next((n for n, letter in enumerate(small) if letter.isalpha()), 0)
+    return small[:first] + text[first : first + 1] + small[first + 1 :]
 
 
 def upper(source: str, target: str, draw: random.Random) -> Pair:
     """Both in capitals."""
     return by_word(source, str.upper), by_word(target, str.upper)
+
+
+def lower(source: str, target: str, draw: random.Random) -> Pair:
+    """The source in small letters, every other time but for its first."""
+    return in_small_letters(source) if draw.random() < 0.5 else by_word(source, str.lower), target
 
 
 def title(source: str, target: str, draw: random.Random) -> Pair:
@@ -77,13 +93,14 @@ def lines(source: str, target: str, draw: random.Random) -> Pair:
 PERTURBATIONS: dict[str, Change] = {
     "upper": upper,
     "title": title,
+    "lower": lower,
     "typos": typos,
     "stops": stops,
     "emoji": emoji,
     "lines": lines,
 }
-"""By name; all but the last are drawn in training."""
-LEARNED = list(PERTURBATIONS)[:-1]
+"""By name."""
+LEARNED = ["lower", "typos", "stops", "emoji"]
 
 
 def perturbed(pairs: Iterable[Pair], kind: str, seed: int = 0) -> Iterator[Pair]:
@@ -91,6 +108,32 @@ def perturbed(pairs: Iterable[Pair], kind: str, seed: int = 0) -> Iterator[Pair]
     draw = random.Random(f"{kind} {seed}")
     for source, target in pairs:
         yield PERTURBATIONS[kind](source, target, draw)
+
+
+@dataclass(frozen=True)
+class SmallLetters:
+    """How a run with `data.augment` reads a text: in capitals or as a headline it is put into small letters, else it stays.
+
+    >>> SmallLetters.of("TWO DOGS RUN"), SmallLetters.of("Two Big Dogs Running Through Grass").text
+    (SmallLetters(text='Two dogs run', capitals=True), 'Two big dogs running through grass')
+    """
+
+    text: str
+    capitals: bool = False  # so is the answer to be
+
+    @classmethod
+    def of(cls, text: str) -> SmallLetters:
+        words = [re.sub(r"\W", "", word) for word in text.split() if not NO_WORD.search(word)]
+        words = [word for word in words if len(word) > 1 and word.lower() != word.upper()]
+        if len(words) >= FEWEST_WORDS["capitals"] and all(word.isupper() for word in words):
+            return cls(in_small_letters(text), capitals=True)
+        long = [word for word in words if len(word) >= LONG]
+        headline = len(long) >= FEWEST_WORDS["headline"] and all(word[0].isupper() for word in long)
+        return cls(in_small_letters(text) if headline else text)
+
+    def answer(self, text: str) -> str:
+        """The answer, in capitals where the text was."""
+        return by_word(text, str.upper) if self.capitals else text
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from glassformer.decode import Hypothesis, Piece, Request, join_pieces
+from glassformer.decode import Hypothesis, Request, join_pieces
 from glassformer.decode.align import alignments, prompt_alignments
 from glassformer.decode.lengths import translation_limits
 from glassformer.decode.streaming import Streamer
@@ -35,8 +35,8 @@ class TranslationOptions:
 class StreamedText:
     """A text of several pieces as it is written: each piece grows by itself, and is shown when those before it are whole."""
 
-    def __init__(self, pieces: Sequence[Piece], decode: Any, stops: Sequence[str]) -> None:
-        self.pieces = pieces
+    def __init__(self, plan: PendingText, decode: Any, stops: Sequence[str]) -> None:
+        self.pieces, self.letters = (pieces := plan.pieces), plan.letters
         self.streamers = [Streamer(decode, stops) for _ in pieces]
         self.texts = ["" for _ in pieces]
         self.whole = [not piece.text.strip() for piece in pieces]
@@ -59,6 +59,7 @@ class StreamedText:
         pieces = [*self.pieces[: count - 1], replace(self.pieces[count - 1], after="")]
         # Whole to its end: with what stands behind the last piece.
         text = join_pieces(self.pieces if self.first == len(self.pieces) else pieces, self.texts[:count])
+        text = self.letters.answer(text) if self.letters else text
         new = text[len(self.shown) :] if text.startswith(self.shown) else ""
         self.shown = text if new else self.shown
         return new
@@ -91,7 +92,7 @@ class TranslationJob(ServerJob):
             ]
             self.unknown.append(list(dict.fromkeys(word for words in lost for word in words)))
             if self.streams:
-                self.shown = StreamedText(plan.pieces, model.tokenizers.target.decode, options.constraints.stops)
+                self.shown = StreamedText(plan, model.tokenizers.target.decode, options.constraints.stops)
             constraints_of_each = constraints_of_pieces(model, plan.pieces, options.constraints)
             for piece, (ids, constraints) in enumerate(zip(plan.sources, constraints_of_each, strict=True)):
                 if ids:
@@ -125,7 +126,7 @@ class TranslationJob(ServerJob):
                 if source and self.options.align:
                     self.align(model, source, hypotheses)
                     yield
-            answers.append(joined(model, plan.pieces, plan.sources, plan.found, self.settings))
+            answers.append(joined(model, plan, self.settings))
             yield
         return answers
 

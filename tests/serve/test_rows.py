@@ -7,6 +7,7 @@ import random
 import re
 import typing
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,21 @@ def test_a_stream_of_many_lines_says_what_the_answer_says(server: Running, paths
     body = server.ask("POST", "/translate", {**ASKED, "q": text, "stream": True})[2].decode()
     said = "".join(re.findall(r'"delta":"((?:[^"\\]|\\.)*)"', body)).replace("\\n", "\n").replace('\\"', '"')
     assert said == str(model.translate(text, beam=1))
+
+
+def test_capitals_are_answered_in_capitals_by_the_server_too(paths: list[Path]) -> None:
+    """A run that has learned small letters, whole and streamed. Caught: the case of the answer forgotten in one of them."""
+    with running(paths[:1], Limits()) as server:
+        server.post("/translate", ASKED)
+        served, model = server.worker("translator").model, glassformer.load(paths[0], device="cpu")
+        for one in (served, model):
+            one.recipe = replace(one.recipe, data=replace(one.recipe.data, augment=0.5))
+        asked = {**ASKED, "q": "THE CAT SAT.", "stream": True}
+        said = "".join(re.findall(r'"delta":"((?:[^"\\]|\\.)*)"', server.ask("POST", "/translate", asked)[2].decode()))
+        wanted = str(model.translate("The cat sat.", beam=1)).upper()
+        assert said.replace('\\"', '"') == wanted == str(model.translate("THE CAT SAT.", beam=1))
+        whole = server.post("/translate", {**ASKED, "q": "THE CAT SAT."})["translatedText"]
+        assert whole == str(model.translate("The cat sat.")).upper() != whole.lower()
 
 
 def test_texts_are_cut_as_by_the_plainest_pattern() -> None:

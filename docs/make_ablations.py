@@ -108,8 +108,10 @@ def section(name: str, found: dict[str, Any], language: str) -> list[str]:
     columns = [one.format(metric=said(metric.replace("_", " "), language)) for one in COLUMNS[language]]
     lines = [f"## {name}", "", said(found["about"], language), "", *markdown_table(columns, rows), ""]
     lines += [f"![{name}](figures/ablations/{name}.svg)", ""]
-    seeds = f"{found['seeds']} {'seeds' if language == 'en' else '个随机种子'}"
-    return [*lines, f"`{found['command']}`, {seeds}, {found['machine']}, {found['date']}.", ""]
+    words = ("seeds", "steps", ", ", ".") if language == "en" else ("个随机种子", "步", "，", "。")
+    numbers = f"{found['seeds']} {words[0]}", f"{found['rows'][0]['steps']:,} {words[1]}"
+    command = f"`{found['command'] or 'glassformer ablate ' + found['name']}`"
+    return [*lines, words[2].join([command, *numbers, found["machine"], found["date"]]) + words[3], ""]
 
 
 def main(folders: list[Path]) -> None:

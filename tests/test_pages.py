@@ -363,7 +363,7 @@ def test_the_page_of_ablations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (made / "curves.svg").write_text("<svg/>", encoding="utf-8")
     test = Paired(*[Interval(-1.5, -2.0, -1.0)] * 3, p=0.01).to_dict() | {"verdict": "worse"}
     rows: list[dict[str, Any]] = [
-        {"name": "base", "group": "", "settings": [], "parameters": 1200, "tests": {}},
+        {"name": "base", "group": "", "settings": [], "parameters": 1200, "tests": {}, "steps": 2500},
         {"name": "rotary", "group": "positions", "settings": ["model.positions=rotary"], "parameters": 1200},
     ]
     rows[0]["scores"] = {"loss": {"mean": 1.25, "spread": 0.1}}
@@ -376,6 +376,7 @@ def test_the_page_of_ablations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "| base |  | 1,200 | 1.25 ± 0.1 |" in english and "| rotary | `model.positions=rotary` |" in english
     assert "| -1.5 [-2, -1] | worse |" in english and "| **位置** |" in chinese and "| 更差 |" in chinese
     assert all("(figures/ablations/x.svg)" in page for page in (english, chinese))
+    assert "3 seeds, 2,500 steps, M" in english and "2,500 步，M" in chinese
     for name in ("parts", "gpt-ablation"):
         ready = find_ready(name)
         assert ready is not None and {ready.about, *(one.group for one in ready.variants)} <= tool.CHINESE.keys()

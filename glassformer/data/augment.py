@@ -123,6 +123,7 @@ class SmallLetters:
 
     @classmethod
     def of(cls, text: str) -> SmallLetters:
+        """By its words of two letters and more: all of them in capitals, or all long ones with a capital first."""
         words = [re.sub(r"\W", "", word) for word in text.split() if not NO_WORD.search(word)]
         words = [word for word in words if len(word) > 1 and word.lower() != word.upper()]
         if len(words) >= FEWEST_WORDS["capitals"] and all(word.isupper() for word in words):

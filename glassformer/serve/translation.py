@@ -36,10 +36,10 @@ class StreamedText:
     """A text of several pieces as it is written: each piece grows by itself, and is shown when those before it are whole."""
 
     def __init__(self, plan: PendingText, decode: Any, stops: Sequence[str]) -> None:
-        self.pieces, self.letters = (pieces := plan.pieces), plan.letters
-        self.streamers = [Streamer(decode, stops) for _ in pieces]
-        self.texts = ["" for _ in pieces]
-        self.whole = [not piece.text.strip() for piece in pieces]
+        self.pieces, self.letters = plan.pieces, plan.letters
+        self.streamers = [Streamer(decode, stops) for _ in self.pieces]
+        self.texts = ["" for _ in self.pieces]
+        self.whole = [not piece.text.strip() for piece in self.pieces]
         self.shown = ""
         self.first = 0  # the first piece that is not whole
 

@@ -6,7 +6,7 @@ scores on a test set so changed. An emoji is carried over into the target, which
 
 Capitals and line breaks are not learned, since a model would need most of its vocabulary once more for them. A run that was
 trained with `data.augment` has seen sources in small letters, so a text in capitals or as a headline is put into those before
-it is read, and what answers capitals is written in capitals (`SmallLetters`). Lines are put together (decode/longtext.py).
+it is read, and what answers capitals is written in capitals (`Recased`). Lines are put together (decode/longtext.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def by_word(text: str, change: Callable[[str], str]) -> str:
     return re.sub(r"\S+", lambda word: word[0] if NO_WORD.search(word[0]) else change(word[0]), text)
 
 
-def in_small_letters(text: str) -> str:
+def sentence_case(text: str) -> str:
     """A text in small letters but for its first."""
     small = by_word(text, str.lower)
     first = next((n for n, letter in enumerate(small) if letter.isalpha()), 0)
@@ -51,7 +51,7 @@ def upper(source: str, target: str, draw: random.Random) -> Pair:
 
 def lower(source: str, target: str, draw: random.Random) -> Pair:
     """The source in small letters, every other time but for its first."""
-    return in_small_letters(source) if draw.random() < 0.5 else by_word(source, str.lower), target
+    return sentence_case(source) if draw.random() < 0.5 else by_word(source, str.lower), target
 
 
 def title(source: str, target: str, draw: random.Random) -> Pair:
@@ -111,30 +111,30 @@ def perturbed(pairs: Iterable[Pair], kind: str, seed: int = 0) -> Iterator[Pair]
 
 
 @dataclass(frozen=True)
-class SmallLetters:
+class Recased:
     """How a run with `data.augment` reads a text: in capitals or as a headline it is put into small letters, else it stays.
 
-    >>> SmallLetters.of("TWO DOGS RUN"), SmallLetters.of("Two Big Dogs Running Through Grass").text
-    (SmallLetters(text='Two dogs run', capitals=True), 'Two big dogs running through grass')
+    >>> Recased.of("TWO DOGS RUN"), Recased.of("Two Big Dogs Running Through Grass").text
+    (Recased(text='Two dogs run', uppercase=True), 'Two big dogs running through grass')
     """
 
     text: str
-    capitals: bool = False  # so is the answer to be
+    uppercase: bool = False  # so is the answer to be
 
     @classmethod
-    def of(cls, text: str) -> SmallLetters:
+    def of(cls, text: str) -> Recased:
         """By its words of two letters and more: all of them in capitals, or all long ones with a capital first."""
         words = [re.sub(r"\W", "", word) for word in text.split() if not NO_WORD.search(word)]
         words = [word for word in words if len(word) > 1 and word.lower() != word.upper()]
         if len(words) >= FEWEST_WORDS["capitals"] and all(word.isupper() for word in words):
-            return cls(in_small_letters(text), capitals=True)
+            return cls(sentence_case(text), uppercase=True)
         long = [word for word in words if len(word) >= LONG]
         headline = len(long) >= FEWEST_WORDS["headline"] and all(word[0].isupper() for word in long)
-        return cls(in_small_letters(text) if headline else text)
+        return cls(sentence_case(text) if headline else text)
 
     def answer(self, text: str) -> str:
         """The answer, in capitals where the text was."""
-        return by_word(text, str.upper) if self.capitals else text
+        return by_word(text, str.upper) if self.uppercase else text
 
 
 @dataclass(frozen=True)

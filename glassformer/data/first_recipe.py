@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer import machine
+import torch
+
 from glassformer.config import DataConfig
 from glassformer.data.doctor.roles import arrange
 from glassformer.data.files import ReadContext
@@ -148,7 +149,7 @@ def first_recipe(files: Sequence[Path], task: str | None = None, *, device: str 
     name = first.name.removesuffix(".gz").partition(".")[0] or "mine"
     what = WHAT[config.task]
     if config.task == "pairs":
-        gpu = device.startswith("cuda") or (device == "auto" and machine.gpu() is not None)
+        gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
         values, count = recipe_for_pairs(config, gpu)
         values["data"] = data | values["data"]
         chosen = _(

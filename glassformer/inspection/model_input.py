@@ -11,7 +11,7 @@ from glassformer.language import _
 from glassformer.tasks import TextModel, check_text
 from glassformer.tasks.fill import MASK_MARKER, masked_ids
 from glassformer.tasks.tag import words_of
-from glassformer.tasks.translate import small_letters
+from glassformer.tasks.translate import recased
 from glassformer.text.tokenizer import BOS, EOS, MASK, UNK, Tokenizer
 
 
@@ -67,8 +67,8 @@ def with_special_tokens(
     """Source ids with the special tokens of training around them, target ids as they are."""
     longest = model.model.config.block_size
     source, notes = read_text(model.tokenizers.source, text, "the text")
-    if letters := small_letters(model, text):
-        notes.append(_("drawn is the text as it is written; translate reads it in small letters: {text}", letters.text))
+    if read := recased(model, text):
+        notes.append(_("drawn is the text as it is written; translate reads it in small letters: {text}", read.text))
     wanted = None
     if model.kind == "transformer":
         refuse_longer(source, min(longest, model.recipe.data.max_length or longest) - 1, "the text")

@@ -36,7 +36,7 @@ class StreamedText:
     """A text of several pieces as it is written: each piece grows by itself, and is shown when those before it are whole."""
 
     def __init__(self, plan: PendingText, decode: Any, stops: Sequence[str]) -> None:
-        self.pieces, self.letters = plan.pieces, plan.letters
+        self.pieces, self.recased = plan.pieces, plan.recased
         self.streamers = [Streamer(decode, stops) for _ in self.pieces]
         self.texts = ["" for _ in self.pieces]
         self.whole = [not piece.text.strip() for piece in self.pieces]
@@ -59,7 +59,7 @@ class StreamedText:
         pieces = [*self.pieces[: count - 1], replace(self.pieces[count - 1], after="")]
         # Whole to its end: with what stands behind the last piece.
         text = join_pieces(self.pieces if self.first == len(self.pieces) else pieces, self.texts[:count])
-        text = self.letters.answer(text) if self.letters else text
+        text = self.recased.answer(text) if self.recased else text
         new = text[len(self.shown) :] if text.startswith(self.shown) else ""
         self.shown = text if new else self.shown
         return new

@@ -14,7 +14,7 @@ from itertools import islice, repeat
 from typing import Any
 
 from glassformer.config import DecodeConfig
-from glassformer.data.augment import SmallLetters
+from glassformer.data.augment import Recased
 from glassformer.data.context import last_sentence, windows
 from glassformer.decode import (
     NO_CONSTRAINTS,
@@ -118,13 +118,13 @@ class PendingText:
     pieces: list[Piece]
     sources: list[list[int]]
     found: list[list[Hypothesis]]  # nothing yet: an empty list
-    letters: SmallLetters | None = None  # where the text was put into small letters
+    recased: Recased | None = None  # where the text was put into small letters
 
 
 def joined(model: TextModel, text: PendingText, config: DecodeConfig) -> list[Answer]:
     """The answers to a text out of those to its pieces."""
     tokenizers, pieces, sources = model.tokenizers, text.pieces, text.sources
-    if len(pieces) == 1 and not pieces[0].before and not pieces[0].after and text.letters is None:
+    if len(pieces) == 1 and not pieces[0].before and not pieces[0].after and text.recased is None:
         return [Answer(h.text or "", [DecodedPart(sources[0], h, tokenizers)]) for h in text.found[0]]
     answers = []
     for chosen in combinations(text.found, config):
@@ -132,7 +132,7 @@ def joined(model: TextModel, text: PendingText, config: DecodeConfig) -> list[An
         count = next((n for n, h in enumerate(chosen, 1) if h.ended == "stop"), len(chosen))
         written = join_pieces(pieces[:count], [h.text or "" for h in chosen[:count]])
         parts = [DecodedPart(source, h, tokenizers) for source, h in zip(sources, chosen[:count])]
-        answers.append(Answer(text.letters.answer(written) if text.letters else written, parts))
+        answers.append(Answer(text.recased.answer(written) if text.recased else written, parts))
     return answers
 
 
@@ -185,11 +185,11 @@ def translate_each(
         yield first()
 
 
-def small_letters(model: TextModel, text: str) -> SmallLetters | None:
+def recased(model: TextModel, text: str) -> Recased | None:
     """A text in capitals or as a headline as a run reads it that has learned sources in small letters; else None."""
     if not model.recipe.data.augment:
         return None
-    found = SmallLetters.of(text)
+    found = Recased.of(text)
     return found if found.text != text else None
 
 
@@ -198,9 +198,9 @@ def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace:
     source, most, least = model.tokenizers.source, most_tokens(model), len(model.tokenizers.source.before)
     begins, ends = ([BOS] if model.kind == "gpt on pairs" else []), [EOS]
     for text, ids in encoded(source, texts):
-        letters = small_letters(model, text)
-        if letters:
-            text, ids = letters.text, source.encode(letters.text)
+        read = recased(model, text)
+        if read:
+            text, ids = read.text, source.encode(read.text)
         elif len(ids) > least and is_whole(text, ids, most):
             yield PendingText([Piece(text, "")], [begins + ids + ends], [[]])
             continue
@@ -209,7 +209,7 @@ def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace:
         rows = [ids] if whole else source.encode_batch([piece.text for piece in pieces])
         sources = [source_ids(model, row) for row in rows]
         found = [[] if row else [replace(nothing, trace=BeamTrace() if trace else None)] for row in sources]
-        yield PendingText(pieces, sources, found, letters)
+        yield PendingText(pieces, sources, found, read)
 
 
 def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
@@ -284,8 +284,8 @@ def stream_translated(
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
     check_constraints(model, constraints, settings)
     source, net = model.tokenizers.source, model._model
-    letters = small_letters(model, text)
-    text = letters.text if letters else text
+    read = recased(model, text)
+    text = read.text if read else text
     pieces = pieces_of(model, text, source.encode(text))
     decode = model.tokenizers.target.decode
     done: list[str] = []
@@ -300,11 +300,11 @@ def stream_translated(
             if step.text:
                 done[-1] += step.text
                 so_far = join_pieces([*pieces[:number], replace(piece, after="")], done)
-                so_far = letters.answer(so_far) if letters else so_far
+                so_far = read.answer(so_far) if read else so_far
                 yield so_far[len(shown) :]
                 shown = so_far
         if any(stop in decode(written) for stop in constraints.stops):
             return  # after a stop string nothing follows
     whole = join_pieces(pieces, done)
-    whole = letters.answer(whole) if letters else whole
+    whole = read.answer(whole) if read else whole
     yield from (whole[len(shown) :],) if len(whole) > len(shown) else ()

@@ -11,7 +11,7 @@ import pytest
 
 from glassformer.api import load
 from glassformer.config import DataConfig, Recipe, TrainConfig
-from glassformer.data.augment import EMOJI, LEARNED, PERTURBATIONS, Augmented, SmallLetters, perturbed
+from glassformer.data.augment import EMOJI, LEARNED, PERTURBATIONS, Augmented, Recased, perturbed
 from glassformer.data.prepare import prepare
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
@@ -101,13 +101,13 @@ def test_capitals_and_headlines_are_known_and_nothing_else() -> None:
         "42 17",
         "",
     ):
-        assert SmallLetters.of(text) == SmallLetters(text)
-    assert SmallLetters.of("IN {NAME} YOU HAVE 3X %s!") == SmallLetters("In {NAME} you have 3X %s!", capitals=True)
-    assert SmallLetters.of("¡VAMOS A CASA!") == SmallLetters("¡Vamos a casa!", capitals=True)
-    assert SmallLetters.of("Two Dogs Run in the Tall Grass") == SmallLetters("Two dogs run in the tall grass")
-    shouted = SmallLetters.of("GO HOME")
+        assert Recased.of(text) == Recased(text)
+    assert Recased.of("IN {NAME} YOU HAVE 3X %s!") == Recased("In {NAME} you have 3X %s!", uppercase=True)
+    assert Recased.of("¡VAMOS A CASA!") == Recased("¡Vamos a casa!", uppercase=True)
+    assert Recased.of("Two Dogs Run in the Tall Grass") == Recased("Two dogs run in the tall grass")
+    shouted = Recased.of("GO HOME")
     assert shouted.answer("Geh auf der Straße zu %s.") == "GEH AUF DER STRASSE ZU %s."
-    assert SmallLetters.of("Two Dogs Running Home").answer("Zwei Hunde.") == "Zwei Hunde."
+    assert Recased.of("Two Dogs Running Home").answer("Zwei Hunde.") == "Zwei Hunde."
 
 
 def test_capitals_are_answered_in_capitals_by_a_run_that_learned_small_letters(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
+import torch
 
-from glassformer import machine
 from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
 from glassformer.config.data import DataFile
 from glassformer.config.documentation import plain_recipe
@@ -61,7 +61,7 @@ def test_a_gpu_reads_every_batch_twice_and_a_cpu_has_no_time_for_it(tmp_path: Pa
     path = write_pairs(tmp_path / "p.tsv", 3000)
     chosen = {device: first_recipe([path], device=device).values for device in ("cpu", "cuda", "auto")}
     assert "r_drop" not in chosen["cpu"]["train"] and chosen["cuda"]["train"]["r_drop"] == 1.0
-    assert chosen["auto"] == chosen["cuda" if machine.gpu() else "cpu"]
+    assert chosen["auto"] == chosen["cuda" if torch.cuda.is_available() else "cpu"]
     for values in chosen.values():
         Recipe.from_dict(values)
 

@@ -20,9 +20,8 @@ RECIPES = {
     "multi30k": "multi30k-en-de",
     "tatoeba": "tatoeba-en-zh",
 }
-STEPS = {
-    "dates": 1200
-}  # of AdamW, where a recipe takes another optimizer; with 2,400, half of them were enough for AdamW, too
+# Of AdamW, where a recipe takes another optimizer; of 2,400 half were enough for AdamW, too.
+STEPS = {"dates": 1200}
 MUON_RATE = 0.02
 HELD_OUT = 2000  # examples of validation: half of them choose the rate, the other half judge
 

@@ -3,16 +3,18 @@
     tatoeba:en-de, en-fr, en-zh    sentence pairs of tatoeba.org, in the edition of manythings.org/anki   CC-BY 2.0 FR
     multi30k:en-de, en-fr          captions of photographs, from github.com/multi30k/dataset              non-commercial
     shakespeare                    tiny Shakespeare, from github.com/karpathy/char-rnn                    public domain
+    treebank                       NLTK's sample of the Penn Treebank, from github.com/nltk/nltk_data     non-commercial
 
 Every file goes to a temporary name and takes its own only when it is whole and its SHA-256 is right, so what stands under
 its name can be trusted; a download that breaks leaves nothing. Only the checksum of tiny Shakespeare is known beforehand.
-The Tatoeba archives are published anew every few weeks, and Multi30k publishes no checksums, so theirs are noted in
+The Tatoeba archives are published anew every few weeks, and the others publish no checksums, so theirs are noted in
 `checksums.json` beside the files at the first download and held against them ever after: that finds what is damaged later,
 not what was wrong at first. (Multi30k is also held to the number of lines its publisher states.)
 
 Splits are the publisher's where there are any. Tatoeba has none: its pairs are put in an order by a hash of the English
 side, and no sentence of val or test, in either language, occurs in train, case and punctuation aside. Shakespeare is cut
-as nanoGPT cuts it, the last tenth for validation; it has no test.
+as nanoGPT cuts it, the last tenth for validation; it has no test. Of the treebank the last tenth of the articles is test, the
+tenth before them val.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 import unicodedata
 import zipfile
@@ -32,6 +35,7 @@ from typing import IO
 
 from glassformer.config import not_among
 from glassformer.data.files import numbered_lines
+from glassformer.data.penn import tree_pairs
 from glassformer.data.splits import fraction_of
 from glassformer.errors import UserError
 from glassformer.files import durable, structured
@@ -259,6 +263,29 @@ def cut_multi30k(folder: Path, files: Sequence[Path]) -> dict[str, int]:
     return {split: write_pairs(folder / f"{split}.tsv", pairs) for split, pairs in splits.items()}
 
 
+def cut_treebank(folder: Path, files: Sequence[Path]) -> dict[str, int]:
+    """Sentences and their trees (data/penn.py), article by article."""
+    try:
+        with zipfile.ZipFile(files[0]) as archive:
+            articles = [one for one in archive.infolist() if re.search(r"combined/wsj_\d+\.mrg$", one.filename)]
+            if sum(one.file_size for one in articles) > LARGEST_TEXT:
+                raise ValueError(f"it unpacks to more than {LARGEST_TEXT >> 20} MiB")
+            articles.sort(key=lambda one: one.filename)
+            pairs = [tree_pairs(archive.read(one).decode("utf-8")) for one in articles]
+    except (*BROKEN, ValueError) as error:
+        raise UserError(
+            "{files} is not the sample of the treebank ({error}); remove it and try again", files[0], error
+        ) from None
+    tenth = len(pairs) // 10
+    if not tenth:
+        raise UserError("{files} has {n_articles} articles, too few to be cut into splits", files[0], len(pairs))
+    splits = {"train": pairs[: -2 * tenth], "val": pairs[-2 * tenth : -tenth], "test": pairs[-tenth:]}
+    return {
+        split: write_pairs(folder / f"{split}.tsv", [pair for article in found for pair in article])
+        for split, found in splits.items()
+    }
+
+
 def cut_shakespeare(folder: Path, files: Sequence[Path]) -> dict[str, int]:
     """The first nine tenths are train, the rest is val, as nanoGPT cuts it."""
     text = files[0].read_text(encoding="utf-8")
@@ -299,5 +326,11 @@ COLLECTIONS: dict[str, Collection] = {
         {"input.txt": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"},
         cut_shakespeare,
         "public domain",
+    ),
+    "treebank": Collection(
+        f"{GITHUB}/nltk/nltk_data/gh-pages/packages/corpora",
+        {"treebank.zip": None},
+        cut_treebank,
+        "(C) LDC 1995, non-commercial use",
     ),
 }

@@ -30,9 +30,9 @@ class FusedQKVAttention(MultiHeadAttention):
         bias = torch.cat([p.bias for p in parts]) if self.query.bias is not None else None
         sizes = [p.out_features for p in parts]
         q, k, v = self.qkv_product(x, weight, bias).split(sizes, dim=-1)
-        q = q.unflatten(-1, (self.n_head, self.head_size)).transpose(1, 2)
-        k = k.unflatten(-1, (self.n_kv_head, self.head_size)).transpose(1, 2)
-        v = v.unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)
+        q = q.view(*x.shape[:-1], self.n_head, self.head_size).transpose(1, 2)
+        k = k.view(*x.shape[:-1], self.n_kv_head, self.head_size).transpose(1, 2)
+        v = v.view(*x.shape[:-1], self.n_kv_head, self.value_size).transpose(1, 2)
         if self.query_norm is not None and self.key_norm is not None:
             q, k = self.query_norm(q), self.key_norm(k)
         return (q, k, v) if rotation is None else (rotation.rotate(q), rotation.rotate(k), v)

@@ -222,15 +222,15 @@ class MultiHeadAttention(Tapped):
 
     def queries(self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None) -> Float[Tensor, "B H T D"]:
         """The projection of x to queries, split into heads, normed and rotated where asked for."""
-        q = self.query(x).unflatten(-1, (self.n_head, self.head_size)).transpose(1, 2)
+        q = self.query(x).view(*x.shape[:-1], self.n_head, self.head_size).transpose(1, 2)
         if self.query_norm is not None:
             q = self.query_norm(q)
         return self.tap("q", q if rotation is None else rotation.rotate(q))
 
     def keys_values(self, x: Float[Tensor, "B S C"], rotation: Rotation | None = None) -> KeyValues:
         """The projections of x to keys and values, split into heads; cross-attention computes them once a sentence."""
-        k = self.key(x).unflatten(-1, (self.n_kv_head, self.head_size)).transpose(1, 2)
-        v = self.value(x).unflatten(-1, (self.n_kv_head, self.value_size)).transpose(1, 2)
+        k = self.key(x).view(*x.shape[:-1], self.n_kv_head, self.head_size).transpose(1, 2)
+        v = self.value(x).view(*x.shape[:-1], self.n_kv_head, self.value_size).transpose(1, 2)
         if self.key_norm is not None:
             k = self.key_norm(k)
         return self.tap("k", k if rotation is None else rotation.rotate(k)), self.tap("v", v)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -96,7 +97,9 @@ def compiled_loss(model: Any, smoothing: float, r_drop: float = 0.0) -> Callable
             return r_drop_loss(model, inputs, labels, smoothing=smoothing, strength=r_drop)
         return model.loss(*inputs, labels, smoothing=smoothing)  # type: ignore[no-any-return]
 
-    fast = torch.compile(of_tensors, dynamic=False)
+    # torch keeps what it has compiled by code object, and compiles one only a few times: every training has its own.
+    code, closure = of_tensors.__code__.replace(), of_tensors.__closure__
+    fast = torch.compile(FunctionType(code, of_tensors.__globals__, closure=closure), dynamic=False)
 
     def loss(batch: Batch) -> Tensor:
         sides = [r for r in (batch.source, batch.rows) if r is not None]

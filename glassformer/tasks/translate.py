@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, repeat
 from typing import Any
 
@@ -185,11 +186,19 @@ def translate_each(
         yield first()
 
 
+def usual_spelling(tokenizer: Tokenizer, word: str) -> str:
+    """A word in small letters, or with a capital where a tokenizer needs fewer pieces for it so: a name, or a noun of German."""
+    small, capital = word.lower(), word.capitalize()
+    return min(
+        small, capital, key=lambda spelled: len(tokenizer.encode(f" {spelled}"))
+    )  # small where there is no difference
+
+
 def recased(model: TextModel, text: str) -> Recased | None:
     """A text in capitals or as a headline as a run reads it that has learned sources in small letters; else None."""
     if not model.recipe.data.augment:
         return None
-    found = Recased.of(text)
+    found = Recased.of(text, partial(usual_spelling, model.tokenizers.source))
     return found if found.text != text else None
 
 

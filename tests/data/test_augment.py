@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from glassformer.data.augment import EMOJI, LEARNED, PERTURBATIONS, Augmented, R
 from glassformer.data.prepare import prepare
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
-from glassformer.text.tokenizer import EOS
+from glassformer.tasks.translate import usual_spelling
+from glassformer.text.tokenizer import EOS, Tokenizer
 from tests.commands import call
 from tests.small_runs import small_run
 from tests.text.test_bpe_dropout import ENGLISH, GERMAN
@@ -108,6 +110,17 @@ def test_capitals_and_headlines_are_known_and_nothing_else() -> None:
     shouted = Recased.of("GO HOME")
     assert shouted.answer("Geh auf der Straße zu %s.") == "GEH AUF DER STRASSE ZU %s."
     assert Recased.of("Two Dogs Running Home").answer("Zwei Hunde.") == "Zwei Hunde."
+    assert Recased.of("We Saw Tom.") == Recased("We saw tom.")
+
+
+def test_a_name_in_a_headline_keeps_its_capital() -> None:
+    """The tokenizer knows it: a word that was always written with a capital is one piece so. Caught: names in small letters, all
+    words left as they are, and a word that is written both ways (as the first of a sentence is) left with a capital."""
+    texts = ["Dogs like Tom Meyer and the dogs.", "The dogs like Tom and dogs.", "Like the dogs, and Tom Meyer."] * 20
+    bpe, chars = (Tokenizer.train(kind, texts, 300, False) for kind in ("bpe", "char"))
+    for text in ("The Dogs Like Tom", "THE DOGS LIKE TOM"):
+        assert Recased.of(text, partial(usual_spelling, bpe)).text == "The dogs like Tom"
+        assert Recased.of(text, partial(usual_spelling, chars)).text == "The dogs like tom"
 
 
 def test_capitals_are_answered_in_capitals_by_a_run_that_learned_small_letters(tmp_path: Path) -> None:

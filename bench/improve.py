@@ -43,7 +43,8 @@ def write_lines(path: Path, lines: list[str]) -> Path:
 
 def glassformer(*words: object) -> dict[str, Any]:
     """What a command prints as JSON, with the seconds that it took."""
-    began, place = time.perf_counter(), os.environ | {"PYTHONPATH": str(ROOT)}
+    began = time.perf_counter()
+    place = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
     command = [sys.executable, "-m", "glassformer", *map(str, words), "--json", "--quiet"]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=place)
     return json.loads(done.stdout) | {"wall": time.perf_counter() - began}

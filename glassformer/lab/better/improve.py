@@ -42,6 +42,7 @@ FEWEST_STEPS, FEWEST_LINES = 10, 100
 LATER = 5  # a fine-tuning has a fifth of the steps of a training
 AVERAGED = 5  # snapshots
 MOST_TEXT = 5  # synthetic pairs to a real one, at most
+MOST_STEPS = 2  # times the recipe's own, for the training that has synthetic pairs, too
 TRIED = 100  # sentences by which the speed of the reverse model is measured
 TAG = "<bt>"
 LEARNED = 1.0  # of 100: a score below is noise, and nothing is kept for it
@@ -93,12 +94,13 @@ class Improvement:
             raise UserError("the chosen model does not fit this machine: {advice}", plan.advice)
         return plan.step_tokens / plan.tokens_per_second
 
-    def trained(self, name: str, train: Any, **data: Any) -> RunFolder:
-        """A training from nothing on these files, of so many steps as there is time for."""
+    def trained(self, name: str, train: Any, times: float = 1, **data: Any) -> RunFolder:
+        """A training from nothing on these files, of so many steps as there is time for, but at most so many `times` the recipe's
+        own."""
         speed = self.journal("speed", lambda: {"step_seconds": self.step_seconds()})["step_seconds"]
         values = self.values()
         chosen = Recipe.from_dict(values).train
-        most = chosen.steps
+        most = round(chosen.steps * times)
         steps = max(min(most, FEWEST_STEPS), min(most, int(self.share(name) / speed)))
         values["data"] |= {"train": train, **data}
         values["train"] |= {"steps": steps, "warmup": min(chosen.warmup, steps // 5)}
@@ -161,7 +163,7 @@ class Improvement:
         write_pairs(self.out / "reverse", mono, synthetic)
         weight = max(1, round(lines / (2 * pairs)))  # so that real pairs are at least a third
         files = [{"path": real, "weight": weight}, {"path": str(synthetic.absolute()), "tag": TAG}]
-        return self.trained("back-translated", files)
+        return self.trained("back-translated", files, min(MOST_STEPS, 1 + lines / pairs))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,12 @@ from torch import Tensor
 from glassformer import machine
 from glassformer.accel import trials
 from glassformer.accel.short_attention import ShortAttentionKernel
-from glassformer.accel.small_products import largest_small_product, try_small_products
+from glassformer.accel.small_products import (
+    largest_matrix_power,
+    largest_small_product,
+    try_small_products,
+    widest_training,
+)
 from glassformer.errors import install_hint
 from glassformer.language import _
 from glassformer.nn.attention import fused_attention
@@ -100,11 +105,16 @@ def choose_short_rows() -> PathChoice:
 
 
 def choose_small_products() -> PathChoice:
-    """Whether small products are BLAS's on this CPU, and up to which size: by a trial, whose result is kept."""
+    """Whether small products are BLAS's on this CPU, and up to which size: by trials, whose results are kept."""
     limit, found = largest_small_product(), trials.gains("small products", try_small_products)
     told = ", ".join(f"{gain:.2f} with {int(size):,}" for size, gain in found.items())
-    why = f"up to {limit:,} multiplications; " if limit else ""
-    return PathChoice(bool(limit), f"{why}a trial here: times as fast {told}", max(found.values()))
+    muon, width = largest_matrix_power(), widest_training()
+    why = (
+        f"up to {limit:,} multiplications, {muon:,} of Muon's, and models of {width} in training; "
+        if limit or width
+        else ""
+    )
+    return PathChoice(bool(limit or width), f"{why}a trial here: times as fast {told}", max(found.values()))
 
 
 def choose_int8() -> PathChoice:
@@ -147,7 +157,7 @@ PATHS = (
     ),
     FastPath(
         "small products",
-        "the live page on a CPU: small matrices multiplied by BLAS, which starts sooner than oneDNN",
+        "the live page, Muon and small models in training on a CPU: products by BLAS, which starts sooner than oneDNN",
         choose_small_products,
         (Measured(1.7, NEOVERSE, "2026-11-17"),),
     ),

@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from glassformer.accel import accelerate
 from glassformer.accel.fp8 import unsupported_reason
+from glassformer.accel.small_products import widest_training, without_onednn
 from glassformer.accel.tuning import short_rows
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, recipe_batches
@@ -213,6 +215,9 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
         autocast=torch.bfloat16 if half else None,
         capture=is_captured(config, device.type == "cuda" and compiling and train_batches.shape is not None),
     )
+    if device.type == "cpu" and not compiling and not half:
+        widest = processes.broadcast(0 if processes.rank else widest_training())  # a trial, whose answer all keep to
+        trainer.products = partial(without_onednn, recipe.model.n_embd <= widest)
     return Session(
         run,
         recipe,

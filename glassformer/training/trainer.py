@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -94,6 +94,7 @@ class Trainer:
         # Such as the running means of a batch norm, which a forward pass moves.
         self.buffers = [t for name, t in model_tensors(model).items() if name not in learned]
         self.captured = CapturedStep(self.compute_step, device) if capture else None
+        self.products: Callable[[], AbstractContextManager[None]] = nullcontext  # inside, gradients are computed
 
     # ---- one step
 
@@ -113,7 +114,7 @@ class Trainer:
         for number, batch in enumerate(micro, 1):
             if batch.target_tokens == 0 and not several:
                 continue
-            with self.processes.unsynchronized(self.loss) if number < len(micro) else nullcontext():
+            with self.products(), self.processes.unsynchronized(self.loss) if number < len(micro) else nullcontext():
                 with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
                     loss = self.loss(batch.to(self.device, non_blocking=True))
                 (loss / share).backward()

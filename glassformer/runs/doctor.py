@@ -196,13 +196,13 @@ def look_at_model(run: RunFolder) -> list[RunFinding]:
 
 def left_by(run: RunFolder) -> list[Leftover]:
     """What commands that were killed left in a run (unless it is being trained) and beside it."""
-    inner = [] if is_busy(run) else [*leftovers.inside(run), *leftovers.beside(run.path)]
-    return [*inner, *leftovers.beside(Path(os.path.abspath(run.path)).parent, run.path)]
+    inner = [] if is_busy(run) else [*leftovers.in_run(run), *leftovers.in_folder(run.path)]
+    return [*inner, *leftovers.in_folder(Path(os.path.abspath(run.path)).parent, run.path)]
 
 
 def examine_folder(path: Path) -> Diagnosis:
     """What was left behind in a folder that is no run itself, but holds some, or had something left in it."""
-    leftover = list(leftovers.beside(path))
+    leftover = list(leftovers.in_folder(path))
     if not leftover and not any(RunFolder.is_run(one) for one in path.iterdir()):
         raise UserError("{path} is not a run: it has no run.json", path)
     findings = [RunFinding(left.path.name, "note", left.about, size_of(left.path)) for left in leftover]
@@ -220,7 +220,7 @@ def prune(path: Path) -> list[Pruned]:
         raise UserError("there is no folder {path}", path)
     run = RunFolder(path)
     if not run.is_run(path):
-        return leftovers.prune(list(leftovers.beside(path)))
+        return leftovers.prune(list(leftovers.in_folder(path)))
     if is_busy(run):
         raise UserError("another process is training in {path}; let it end, or stop it first", path)
     return leftovers.prune(left_by(run))

@@ -48,7 +48,7 @@ class Pruned:
     size: int
 
 
-def inside(run: RunFolder) -> Iterator[Leftover]:
+def in_run(run: RunFolder) -> Iterator[Leftover]:
     """Of a run that nobody trains: checkpoints half written or half removed, and those that a resume set aside."""
     for path in run.leftovers():
         clear = path.unlink if path.suffix == ".part" else partial(checkpoint.recover, path.parent)
@@ -57,7 +57,7 @@ def inside(run: RunFolder) -> Iterator[Leftover]:
         yield Leftover(path, _("set aside by an earlier resume"), partial(checkpoint.empty_out, path))
 
 
-def set_aside(path: Path) -> Leftover:
+def replaced_run(path: Path) -> Leftover:
     """A run that another was to replace: dropped where that one has weights, else put back."""
     owner = staging.read_replaced(path)
     if owner is None:
@@ -74,14 +74,14 @@ def set_aside(path: Path) -> Leftover:
     return Leftover(path, _("the run that was in {said} before", owner.name), None)
 
 
-def beside(folder: Path, run: Path | None = None) -> Iterator[Leftover]:
+def in_folder(folder: Path, run: Path | None = None) -> Iterator[Leftover]:
     """In a folder of runs or exports: staging folders whose process is gone, runs that were set aside (of one run, if it is
     given), and preparations that were broken off."""
     for path in owned.abandoned(folder):
         yield Leftover(path, _("left by a command that was killed before it was done"), partial(shutil.rmtree, path))
     for path in sorted(folder.glob(".replaced-*")) if run is None else staging.replaced(run):
         if RunFolder.is_run(path) and not path.is_symlink():
-            yield set_aside(path)
+            yield replaced_run(path)
     for path in sorted(folder.glob(".making-*")) if run is None else [staging.sibling_path(run, "making")]:
         if not RunFolder.is_run(path) or path.is_symlink() or owned.is_locked(path / ".lock"):
             continue

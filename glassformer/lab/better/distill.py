@@ -28,7 +28,7 @@ from glassformer.files.durable import write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab.better.held_out import write_jsonl
 from glassformer.lab.better.shortlist import keep_if_it_pays
-from glassformer.lab.better.trial import Pair, WritePairs, answered, beside, metric_for, train_or_resume
+from glassformer.lab.better.trial import Pair, WritePairs, answered, compared, metric_for, train_or_resume
 from glassformer.lab.report import made_with, markdown_table, write_report
 from glassformer.language import _
 from glassformer.runs.folder import RunFolder
@@ -209,7 +209,7 @@ def distill(
                 "parameters": weights.num_params(),
                 "int8_mb": int8_bytes(weights) / 1e6,
             }
-        paired = beside(scores["teacher"], scores["student"])
+        paired = compared(scores["teacher"], scores["student"])
         count = sum(1 for _line in pairs.open("rb"))
         found = Distillation(str(student.path), count, scored_on, len(examples), metric, facts, paired, shortlist)
         write_report(out, "distill", found.to_dict(), found.markdown())

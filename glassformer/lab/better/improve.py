@@ -26,7 +26,7 @@ from glassformer.errors import UserError
 from glassformer.files.durable import sha256
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab.better.held_out import check_text, prepare_pairs, read_jsonl, write_mono
-from glassformer.lab.better.trial import Answered, WritePairs, answered, beside, metric_for, train_or_resume
+from glassformer.lab.better.trial import Answered, WritePairs, answered, compared, metric_for, train_or_resume
 from glassformer.lab.report import made_with, markdown_table, processor, write_report
 from glassformer.lab.runner import KEPT, TrialCall, run_trials
 from glassformer.language import _
@@ -133,7 +133,7 @@ class Improvement:
 
         def trial() -> dict[str, Any]:
             make()
-            paired = beside(self.answer(self.best, "val"), self.answer(step, "val"))
+            paired = compared(self.answer(self.best, "val"), self.answer(step, "val"))
             kept = paired.difference.low > 0 and paired.second.value >= LEARNED
             return {"against": self.best, **paired.to_dict(), "kept": kept}
 
@@ -268,7 +268,7 @@ def improve(
         averaging = {"schedule": "constant", "average_last": AVERAGED}
         work.consider("averaged", lambda: work.tuned("averaged", **averaging))
         final = work.journal(
-            "test", lambda: beside(work.answer("plain", "test"), work.answer(work.best, "test")).to_dict()
+            "test", lambda: compared(work.answer("plain", "test"), work.answer(work.best, "test")).to_dict()
         )
         told = {"minutes": minutes, "processor": processor(), **made_with()}
         found = ImprovementReport(str(out / work.best), work.metric, counts, plain, work.steps, final, told)

@@ -73,6 +73,6 @@ def metric_for(recipe: Recipe) -> str:
     return "exact_match" if metric_of(recipe) == "exact_match" else "bleu"
 
 
-def beside(first: Answered, second: Answered) -> Paired:
+def compared(first: Answered, second: Answered) -> Paired:
     """The second less the first on the same pairs, with its interval and p."""
     return paired_bootstrap(first.statistics, second.statistics, COMBINE[first.metric])

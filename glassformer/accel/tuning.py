@@ -109,12 +109,9 @@ def choose_small_products() -> PathChoice:
     limit, found = largest_small_product(), trials.gains("small products", try_small_products)
     told = ", ".join(f"{gain:.2f} with {int(size):,}" for size, gain in found.items())
     muon, width = largest_matrix_power(), widest_training()
-    why = (
-        f"up to {limit:,} multiplications, {muon:,} of Muon's, and models of {width} in training; "
-        if limit or width
-        else ""
-    )
-    return PathChoice(bool(limit or width), f"{why}a trial here: times as fast {told}", max(found.values()))
+    limits = {"multiplications": limit, "Muon": muon, "training, width": width}
+    why = "".join(f"{name}: up to {most:,}; " for name, most in limits.items() if most)
+    return PathChoice(bool(why), f"{why}a trial here: times as fast {told}", max(found.values()))
 
 
 def choose_int8() -> PathChoice:

@@ -75,7 +75,7 @@ def try_small_products() -> dict[str, float]:
         return {str(ROWS * width**2): gain_by_blas(partial(F.linear, *both)) for width, both in tried.items()}
 
 
-def try_matrix_powers() -> dict[str, float]:
+def try_newton_schulz() -> dict[str, float]:
     """The gain of eight matrices each multiplied by its own transpose, by multiplications a matrix."""
     with torch.no_grad():
         tried = {width: torch.ones(8, width, width) for width in WIDTHS}
@@ -97,9 +97,9 @@ def largest_small_product() -> int:
     return trials.largest_size_worth(trials.gains("small products", try_small_products))
 
 
-def largest_matrix_power() -> int:
+def largest_newton_schulz() -> int:
     """Up to so many multiplications a matrix, the products of Muon's iteration are BLAS's here; 0: never."""
-    return trials.largest_size_worth(trials.gains("matrix powers", try_matrix_powers))
+    return trials.largest_size_worth(trials.gains("newton schulz", try_newton_schulz))
 
 
 def widest_training() -> int:

@@ -23,7 +23,7 @@ from glassformer import machine
 from glassformer.accel import trials
 from glassformer.accel.short_attention import ShortAttentionKernel
 from glassformer.accel.small_products import (
-    largest_matrix_power,
+    largest_newton_schulz,
     largest_small_product,
     try_small_products,
     widest_training,
@@ -108,7 +108,7 @@ def choose_small_products() -> PathChoice:
     """Whether small products are BLAS's on this CPU, and up to which size: by trials, whose results are kept."""
     limit, found = largest_small_product(), trials.gains("small products", try_small_products)
     told = ", ".join(f"{gain:.2f} with {int(size):,}" for size, gain in found.items())
-    muon, width = largest_matrix_power(), widest_training()
+    muon, width = largest_newton_schulz(), widest_training()
     limits = {"multiplications": limit, "Muon": muon, "training, width": width}
     why = "".join(f"{name}: up to {most:,}; " for name, most in limits.items() if most)
     return PathChoice(bool(why), f"{why}a trial here: times as fast {told}", max(found.values()))

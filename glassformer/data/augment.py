@@ -25,7 +25,7 @@ WIDTH = 30  # characters of a line
 NO_WORD = re.compile(r"[/@{}<>%$&_=#|\\\d]")
 FEWEST_WORDS = {"capitals": 2, "headline": 3}  # a word by itself may be an abbreviation, two a name
 LONG = 4  # letters of a word that a headline always begins with a capital; shorter ones may be small
-Spelling = Callable[[str], str]
+Truecase = Callable[[str], str]
 """How a word is usually spelled inside a sentence, whatever letters it was written in."""
 
 
@@ -39,9 +39,9 @@ def by_word(text: str, change: Callable[[str], str]) -> str:
     return re.sub(r"\S+", lambda word: word[0] if NO_WORD.search(word[0]) else change(word[0]), text)
 
 
-def sentence_case(text: str, spelling: Spelling = str.lower) -> str:
+def sentence_case(text: str, truecase: Truecase = str.lower) -> str:
     """A text in small letters but for its first, and for what is usually spelled otherwise."""
-    small = by_word(text, spelling)
+    small = by_word(text, truecase)
     first = next((n for n, letter in enumerate(small) if letter.isalpha()), 0)
     return small[:first] + text[first : first + 1] + small[first + 1 :]
 
@@ -126,17 +126,17 @@ class Recased:
     uppercase: bool = False  # so is the answer to be
 
     @classmethod
-    def of(cls, text: str, spelling: Spelling = str.lower) -> Recased:
+    def of(cls, text: str, truecase: Truecase = str.lower) -> Recased:
         """By its words of two letters and more: all of them in capitals; or all with a capital first, where the short ones need
         none if there are enough long ones."""
         words = [re.sub(r"\W", "", word) for word in text.split() if not NO_WORD.search(word)]
         words = [word for word in words if len(word) > 1 and word.lower() != word.upper()]
         if len(words) >= FEWEST_WORDS["capitals"] and all(word.isupper() for word in words):
-            return cls(sentence_case(text, spelling), uppercase=True)
+            return cls(sentence_case(text, truecase), uppercase=True)
         long = [word for word in words if len(word) >= LONG]
         told = long if len(long) >= FEWEST_WORDS["headline"] else words
         headline = len(told) >= FEWEST_WORDS["headline"] and all(word[0].isupper() for word in told)
-        return cls(sentence_case(text, spelling) if headline else text)
+        return cls(sentence_case(text, truecase) if headline else text)
 
     def answer(self, text: str) -> str:
         """The answer, in capitals where the text was."""

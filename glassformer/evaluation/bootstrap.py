@@ -119,9 +119,8 @@ def bleu_statistics(written: Sequence[str], wanted: Sequence[str], tokenize: str
     are right (no more often than the reference has them) and how many there are."""
     from sacrebleu.metrics import BLEU
 
-    metric = BLEU(
-        tokenize=tokenize, effective_order=True, force=True
-    )  # what looks tokenised is told with the score itself
+    # force: a hint that the text looks tokenised comes with the score itself.
+    metric = BLEU(tokenize=tokenize, effective_order=True, force=True)
     scores = [metric.sentence_score(text, [reference]) for text, reference in zip(written, wanted, strict=True)]
     return np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in scores], dtype=np.float64)
 

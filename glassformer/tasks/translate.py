@@ -186,7 +186,7 @@ def translate_each(
         yield first()
 
 
-def usual_spelling(tokenizer: Tokenizer, word: str) -> str:
+def truecase(tokenizer: Tokenizer, word: str) -> str:
     """A word in small letters, or with a capital where a tokenizer needs fewer pieces for it so: a name, or a noun of German."""
     small, capital = word.lower(), word.capitalize()
     return min(
@@ -198,7 +198,7 @@ def recased(model: TextModel, text: str) -> Recased | None:
     """A text in capitals or as a headline as a run reads it that has learned sources in small letters; else None."""
     if not model.recipe.data.augment:
         return None
-    found = Recased.of(text, partial(usual_spelling, model.tokenizers.source))
+    found = Recased.of(text, partial(truecase, model.tokenizers.source))
     return found if found.text != text else None
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.accel.small_products import largest_matrix_power, without_onednn
+from glassformer.accel.small_products import largest_newton_schulz, without_onednn
 from glassformer.config import TrainConfig
 from glassformer.models.parts import is_embedding
 from glassformer.training.newer_optimizers import SOAP, ScheduleFree
@@ -130,7 +130,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
     matrices = [p for _, p in groups["matrices"]]
     if config.optimizer == "muon":
         # By a trial, whose answer all processes keep to.
-        by_blas = current().broadcast(0 if on_cuda or current().rank else largest_matrix_power())
+        by_blas = current().broadcast(0 if on_cuda or current().rank else largest_newton_schulz())
         rates = {"lr": config.muon_learning_rate, "weight_decay": config.weight_decay}
         optimizers.append(Muon(matrices, **rates, by_blas=by_blas))
     elif config.optimizer == "soap":

@@ -11,7 +11,7 @@ from glassformer.accel import small_products, trials
 from glassformer.training import optim, trainer
 from tests.small_runs import small_run
 
-GAINS = {"training products": {"16": 1.5, "64": 1.2, "128": 1.0}, "matrix powers": {"512": 3.0, "100000": 0.5}}
+GAINS = {"training products": {"16": 1.5, "64": 1.2, "128": 1.0}, "newton schulz": {"512": 3.0, "100000": 0.5}}
 
 
 def losses(run: Path, width: int, seen: set[str], monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -38,7 +38,7 @@ def test_a_small_model_is_trained_by_blas_where_a_trial_says_so(
 ) -> None:
     """Broken variants: a wide model, too; the switch left off; the backward pass outside; the numbers of another computation."""
     monkeypatch.setattr(trials, "gains", lambda name, measure: GAINS.get(name, {"8": 0.5}))
-    assert (small_products.widest_training(), small_products.largest_matrix_power()) == (64, 512)
+    assert (small_products.widest_training(), small_products.largest_newton_schulz()) == (64, 512)
     narrow, wide = set[str](), set[str]()
     by_blas = losses(tmp_path / "narrow", 8, narrow, monkeypatch)
     assert narrow == {"backward", "muon 8"}  # 8 x 8 matrices; not those of 8 x 24
@@ -52,6 +52,6 @@ def test_a_small_model_is_trained_by_blas_where_a_trial_says_so(
 def test_the_trials_leave_the_switch_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     for start in (True, False):
         monkeypatch.setattr(torch.backends.mkldnn, "enabled", start)
-        for ask in (small_products.try_small_products, small_products.try_matrix_powers, small_products.try_training):
+        for ask in (small_products.try_small_products, small_products.try_newton_schulz, small_products.try_training):
             assert all(gain > 0 for gain in ask().values())
             assert torch.backends.mkldnn.enabled is start

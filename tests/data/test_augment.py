@@ -16,7 +16,7 @@ from glassformer.data.augment import EMOJI, LEARNED, PERTURBATIONS, Augmented, R
 from glassformer.data.prepare import prepare
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
-from glassformer.tasks.translate import usual_spelling
+from glassformer.tasks.translate import truecase
 from glassformer.text.tokenizer import EOS, Tokenizer
 from tests.commands import call
 from tests.small_runs import small_run
@@ -119,8 +119,8 @@ def test_a_name_in_a_headline_keeps_its_capital() -> None:
     texts = ["Dogs like Tom Meyer and the dogs.", "The dogs like Tom and dogs.", "Like the dogs, and Tom Meyer."] * 20
     bpe, chars = (Tokenizer.train(kind, texts, 300, False) for kind in ("bpe", "char"))
     for text in ("The Dogs Like Tom", "THE DOGS LIKE TOM"):
-        assert Recased.of(text, partial(usual_spelling, bpe)).text == "The dogs like Tom"
-        assert Recased.of(text, partial(usual_spelling, chars)).text == "The dogs like tom"
+        assert Recased.of(text, partial(truecase, bpe)).text == "The dogs like Tom"
+        assert Recased.of(text, partial(truecase, chars)).text == "The dogs like tom"
 
 
 def test_capitals_are_answered_in_capitals_by_a_run_that_learned_small_letters(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from glassformer.config import read_recipe
+from glassformer.config import TrainConfig, read_recipe
 from glassformer.evaluation.held_out import held_out
 from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.lab.claims.claim import Budget, Measured
@@ -20,16 +21,24 @@ RECIPES = {
     "multi30k": "multi30k-en-de",
     "tatoeba": "tatoeba-en-zh",
 }
-# Of AdamW, where a recipe takes another optimizer; of 2,400 half were enough for AdamW, too.
-STEPS = {"dates": 1200}
+# For AdamW, where a recipe takes another optimizer; of 2,400 steps of dates half were enough for AdamW, too.
+ADAMW: dict[str, dict[str, Any]] = {
+    "dates": {"steps": 1200},
+    "tatoeba": {"steps": 5000, "learning_rate": 2e-3, "warmup": 1000},
+}
 MUON_RATE = 0.02
 HELD_OUT = 2000  # examples of validation: half of them choose the rate, the other half judge
 
 
+def for_adamw(corpus: str) -> TrainConfig:
+    """How a corpus is trained with AdamW: by its recipe, unless that takes another optimizer."""
+    return replace(read_recipe(RECIPES[corpus]).train, **ADAMW.get(corpus, {}))
+
+
 def settings_of(corpus: str, optimizer: str, rate: float, steps: int, seed: int) -> dict[str, Any]:
-    """A recipe's settings of training with another optimizer. `rate` multiplies the recipe's own; every optimizer but the
+    """A recipe's settings of training with another optimizer. `rate` multiplies AdamW's own; every optimizer but the
     schedule-free one follows half a cosine, and nothing is averaged but by that one."""
-    recipe = read_recipe(RECIPES[corpus]).train
+    recipe = for_adamw(corpus)
     return {
         "optimizer": optimizer,
         "learning_rate": rate * recipe.learning_rate,
@@ -53,7 +62,7 @@ def trial(budget: Budget, corpus: str, optimizer: str, rate: float, share: float
     from glassformer.lab.reproduce.reproduction import begin_afresh
 
     begin_afresh()
-    steps = budget.steps(round(share * STEPS.get(corpus, read_recipe(RECIPES[corpus]).train.steps)))
+    steps = budget.steps(round(share * for_adamw(corpus).steps))
     size: dict[str, Any] = {"size": max(500, budget.steps(100_000))} if corpus == "dates" else {}
     device = torch.get_default_device()
     with tempfile.TemporaryDirectory() as folder, torch.device("cpu"):  # what is prepared is made on the host

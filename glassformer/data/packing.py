@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from glassformer.data.stream import Stream, random_bits, uniform
 from glassformer.text.pre_tokenizer import ranges
@@ -95,12 +96,20 @@ def pack(source: Int[np.ndarray, " n"], target: Int[np.ndarray, " n"], shapes: S
     return Packing(kind_of.astype(np.int64), np.array(kinds, np.int64), row_starts, np.array(shape_of, np.int64))
 
 
+@lru_cache(maxsize=8)
+def merits_of(shape: Shape) -> Float[np.ndarray, " m"]:
+    """How good it is to leave a room (s, t) in a row of this shape, for all of them end to end: little, and as much of both."""
+    after_s = np.arange(shape.source + 1)[:, None] / max(shape.source, 1)
+    after_t = np.arange(shape.target + 1) / shape.target
+    return (-(after_s + after_t) - BALANCE * np.abs(after_s - after_t)).reshape(-1)
+
+
 class RowPacker:
     """What is left to pack, the row that is being filled, and the search for what fits best."""
 
     def __init__(self, kind_s: np.ndarray, kind_t: np.ndarray, counts: np.ndarray) -> None:
         self.kind_s, self.kind_t, self.counts = kind_s, kind_t, counts
-        self.size = kind_s + kind_t
+        self.size, self.bits = kind_s + kind_t, len(kind_s).bit_length()
         self.tables: dict[Shape, np.ndarray] = {}
         self.row: list[int] = []
         self.room_s = self.room_t = 0
@@ -120,15 +129,15 @@ class RowPacker:
             self.refresh()
 
     def best_within(self, shape: Shape) -> np.ndarray:
-        """For every room (s, t): size * number of kinds + kind, of the largest kind that fits; -1 where none does."""
+        """For every room (s, t), end to end: the largest kind that fits, its size before its number; -1 where none does."""
         if shape not in self.tables:
             table = np.full((shape.source + 1, shape.target + 1), -1, dtype=np.int64)
             fits = (self.left_s <= shape.source) & (self.left_t <= shape.target)
             kinds = self.left[fits]
-            table[self.kind_s[kinds], self.kind_t[kinds]] = self.size[kinds] * len(self.size) + kinds
+            table[self.kind_s[kinds], self.kind_t[kinds]] = (self.size[kinds] << self.bits) + kinds
             np.maximum.accumulate(table, axis=0, out=table)
             np.maximum.accumulate(table, axis=1, out=table)
-            self.tables[shape] = table
+            self.tables[shape] = table.reshape(-1)
         return self.tables[shape]
 
     def add(self, kind: int) -> bool:
@@ -144,25 +153,38 @@ class RowPacker:
         """The kinds of sentences of a new row that opens with `first`. Nothing is removed yet."""
         self.row, self.room_s, self.room_t = [], shape.source, shape.target
         self.add(first)
-        best = self.best_within(shape)
-        while best[self.room_s, self.room_t] >= 0:
-            fits = np.flatnonzero((self.left_s <= self.room_s) & (self.left_t <= self.room_t))
-            partner = best[self.room_s - self.left_s[fits], self.room_t - self.left_t[fits]]
-            together = self.left_size[fits] + np.maximum(partner // len(self.size), 0)
-            k = int(together.argmax())
-            room = self.room_s + self.room_t
-            empty = room - int(together[k])
-            closing = empty <= CLOSE_ENOUGH * (shape.source + shape.target) or room < FEW_LEFT * self.mean
-            if closing and self.add(int(self.left[fits[k]])):
-                if partner[k] >= 0:
-                    self.add(int(partner[k] % len(self.size)))
+        best, merits, width = self.best_within(shape), merits_of(shape), shape.target + 1
+        left, left_s, left_t, size = self.left, self.left_s, self.left_t, self.left_size
+        place = left_s * width + left_t
+        while best[self.room_s * width + self.room_t] >= 0:
+            fits = ((left_s <= self.room_s) & (left_t <= self.room_t)).nonzero()[0]
+            if len(fits) < len(left):
+                left, left_s, left_t, size, place = left[fits], left_s[fits], left_t[fits], size[fits], place[fits]
+            room, slack = self.room_s + self.room_t, CLOSE_ENOUGH * (shape.source + shape.target)
+            after = self.room_s * width + self.room_t - place  # the room that each of them would leave
+            few = room < FEW_LEFT * self.mean
+            if few or room - 2 * int(size.max()) <= slack:  # else no two can close the row
+                partner = best[after]
+                together = size + np.maximum(partner >> self.bits, 0)
+                k = int(together.argmax())
+                if (few or room - int(together[k]) <= slack) and self.add(int(left[k])):
+                    if partner[k] >= 0:
+                        self.add(int(partner[k]) & ((1 << self.bits) - 1))
+                    continue
+            merit = merits[after]
+            if self.add(int(left[merit.argmax()])):
                 continue
-            after_s = (self.room_s - self.left_s[fits]) / max(shape.source, 1)
-            after_t = (self.room_t - self.left_t[fits]) / shape.target
-            merit = -(after_s + after_t) - BALANCE * np.abs(after_s - after_t)
-            if not any(self.add(int(self.left[fits[k]])) for k in np.argsort(-merit, kind="stable")[:8]):
+            if not any(self.add(int(left[k])) for k in np.argsort(-merit, kind="stable")[1:8]):
                 break
         return self.row
+
+
+def sorted_by(order: Int[np.ndarray, " n"], *keys: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """This order, sorted by the last of the keys; what is equal there by the one before it, and so on."""
+    for key in keys:
+        small = -(1 << 15) <= key.min(initial=0) and key.max(initial=0) < 1 << 15  # these NumPy sorts in one pass
+        order = order[np.argsort(key[order].astype(np.int16 if small else np.int64), kind="stable")]
+    return order
 
 
 def cut_by_budget(
@@ -173,21 +195,21 @@ def cut_by_budget(
     Sentences are sorted by target length into `length_bins` bins of equal weight, within a bin by source length (there and
     back, so neighbours stay alike), then cut wherever rows times width would pass the budget. Equal lengths lie in
     random order, and bins and cuts begin at another place each epoch, so batches differ from epoch to epoch."""
-    noise = random_bits(len(target), seed, epoch, Stream.ORDER)
+    by_noise = np.argsort(random_bits(len(target), seed, epoch, Stream.ORDER), kind="stable")
     shift, first_part = uniform(random_bits(2, seed, epoch, Stream.PHASE))
-    by_target = np.lexsort((noise, target))
+    by_target = sorted_by(by_noise, target)
     weight = (np.cumsum(target[by_target]) - target[by_target] / 2) / max(1, target.sum())
     length_bin = np.empty(len(target), np.int64)
     length_bin[by_target] = np.floor(weight * length_bins + (shift if length_bins > 1 else 0)).astype(np.int64)
     if not source.any():
         order = by_target
     else:
-        order = np.lexsort((noise, np.where(length_bin % 2 == 0, source, -source), length_bin))
+        order = sorted_by(by_noise, np.where(length_bin % 2 == 0, source, -source), length_bin)
     starts = [0]
     allowed = max(1, int(budget * max(first_part, 1 / 8)))
     lengths = target[order]
-    most = max(1, budget // max(1, int(lengths.min(initial=1)))) + 1
     while starts[-1] < len(order):
+        most = max(1, allowed // max(1, int(lengths[starts[-1]])))  # a batch is as wide as its first row, or wider
         widths = np.maximum.accumulate(lengths[starts[-1] : starts[-1] + most])
         fits = int(np.searchsorted(widths * np.arange(1, len(widths) + 1), allowed, side="right"))
         starts.append(starts[-1] + max(1, fits))

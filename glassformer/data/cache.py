@@ -7,8 +7,8 @@ at any time. An entry takes its name when it is whole; of two processes that mak
 is checked on the way, and an entry that is damaged is made again. The least recently used go first when all together are
 larger than `MOST_BYTES`.
 
-Data in memory, pipes, and data sets that are no files are not kept, nor is training text cut by BPE-dropout, which follows from
-the seed.
+Training text that is drawn (BPE-dropout, augmentation) follows from the seed as well and is an entry of its own for each. Data
+in memory, pipes, and data sets that are no files are not kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -96,6 +96,11 @@ def key_of(config: DataConfig, files: Iterable[FileFacts]) -> str:
     return hashlib.sha256(named.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
+def key_of_draws(key: str, seed: int) -> str:
+    """The name of the entry that holds what is drawn with this seed for the preparation `key`."""
+    return hashlib.sha256(f"{key} {seed}".encode()).hexdigest()
+
+
 def entries_folder() -> Path | None:
     """Where the entries lie; None where nothing is kept."""
     folder = cache_folder()
@@ -134,15 +139,15 @@ def fetch(key: str, folder: Path) -> bool:
     home = entries_folder()
     if home is None or not (home / key / MANIFEST).exists():
         return False
+    manifest = None
     try:
-        manifest: EntryManifest = structured.read(home / key / MANIFEST, EntryManifest)
+        manifest = structured.read(home / key / MANIFEST, EntryManifest)
         whole = all(copy_checked(home / key / name, folder / name, file) for name, file in manifest.files.items())
     except (OSError, UserError):
         whole = False
     if not whole:
-        for pattern in KEPT:
-            for path in folder.glob(pattern):
-                path.unlink()
+        for name in manifest.files if manifest is not None else ():
+            (folder / name).unlink(missing_ok=True)
         if (home / key).exists():
             say(_("the prepared data in {folder} is damaged; it is prepared again", home / key))
             remove(home / key)
@@ -152,12 +157,15 @@ def fetch(key: str, folder: Path) -> bool:
     return True
 
 
-def keep(key: str, folder: Path, about: str, without: Collection[str] = ()) -> None:
-    """Leaves copies of what a preparation has made in `folder` for others, but for the files `without`; where that cannot be
-    done it is said once, and that is all."""
+def made_in(folder: Path) -> dict[str, Path]:
+    """What a preparation has made in a run's folder, by name."""
+    return {p.relative_to(folder).as_posix(): p for pattern in KEPT for p in sorted(folder.glob(pattern))}
+
+
+def keep(key: str, paths: Mapping[str, Path], about: str) -> None:
+    """Leaves copies of what a preparation has made, by name, for others; where that cannot be done it is said once, and that is
+    all."""
     home = entries_folder()
-    paths = {p.relative_to(folder).as_posix(): p for pattern in KEPT for p in sorted(folder.glob(pattern))}
-    paths = {name: path for name, path in paths.items() if name not in without}
     if home is None or sum(path.stat().st_size for path in paths.values()) > MOST_BYTES:
         return
     try:

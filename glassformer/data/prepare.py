@@ -195,17 +195,35 @@ def encode_training(recipe: Recipe, train: Any, tokenizers: Tokenizers, data: Pa
     encode_split(config, "train", train, tokenizers, data, to_learn=True, seed=recipe.train.seed, total=total)
 
 
-def from_cache(recipe: Recipe, folder: Path, files: Iterable[FileFacts]) -> Tokenizers:
-    """The rest of a preparation of which the cache had most: when the files were last changed, and what follows from the seed."""
+def about_files(config: DataConfig, files: Iterable[FileFacts]) -> str:
+    """What was prepared, in a few words: the built-in task, or the names of the files."""
+    return config.builtin or ", ".join(os.path.basename(file.path) for file in files)
+
+
+def drawn_names(config: DataConfig) -> set[str]:
+    """The names of the files of tokens that are learned from, where they are drawn with a seed."""
+    return {f"data/train.{name}.tokens" for name in file_names(config)} if config.bpe_dropout or config.augment else set()
+
+
+def keep_draws(recipe: Recipe, folder: Path, files: Iterable[FileFacts], key: str) -> None:
+    """Leaves the tokens that were drawn with this seed in the cache."""
+    if drawn := {name: folder / name for name in drawn_names(recipe.data)}:
+        about = _("{files}, drawn with seed {seed}", about_files(recipe.data, files), recipe.train.seed)
+        cache.keep(cache.key_of_draws(key, recipe.train.seed), drawn, about)
+
+
+def from_cache(recipe: Recipe, folder: Path, files: Iterable[FileFacts], key: str) -> Tokenizers:
+    """The rest of a preparation that the cache had: when the files were last changed, and what is drawn with the seed."""
     config, data = recipe.data, folder / "data"
     modified = {os.path.abspath(file.path): file.modified for file in files}
     report = DataReport.read(data)
     assert report is not None
     replace(report, files=[replace(file, modified=modified[file.path]) for file in report.files]).write(data)
     tokenizers = Tokenizers.load(folder)
-    if config.bpe_dropout or config.augment:
+    if drawn_names(config) and not cache.fetch(cache.key_of_draws(key, recipe.train.seed), folder):
         train = training_examples(config, data, report)
         encode_training(recipe, train, tokenizers, data, report.learned)
+        keep_draws(recipe, folder, files, key)
     say(_("this data was prepared before and is taken from the cache (see `glassformer data cache`)"))
     return tokenizers
 
@@ -222,7 +240,7 @@ def prepare(
     files = cache.read_files(config) if in_cache else None
     key = None if files is None else cache.key_of(config, files)
     if key is not None and files is not None and cache.fetch(key, folder):
-        return from_cache(recipe, folder, files)
+        return from_cache(recipe, folder, files, key)
     report = read_once(config, data, given, characters)
     train = training_examples(config, data, report)
     if config.both_ways:
@@ -237,10 +255,10 @@ def prepare(
     encode_split(config, "val", run_examples(config, "val", data), tokenizers, data)
     read = {(file.path, file.sha256) for file in report.files}
     if key is not None and files is not None and read <= {(os.path.abspath(f.path), f.sha256) for f in files}:
-        about = config.builtin or ", ".join(os.path.basename(file.path) for file in files)
-        draws = config.bpe_dropout or config.augment
-        drawn = [f"data/train.{name}.tokens" for name in file_names(config)] if draws else []
-        cache.keep(key, folder, f"{about} ({report.learned:,} examples)", without=drawn)
+        made, drawn = cache.made_in(folder), drawn_names(config)
+        about = f"{about_files(config, files)} ({report.learned:,} examples)"
+        cache.keep(key, {name: path for name, path in made.items() if name not in drawn}, about)
+        keep_draws(recipe, folder, files, key)
     return tokenizers
 
 

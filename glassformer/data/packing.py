@@ -182,7 +182,7 @@ class RowPacker:
 def sorted_by(order: Int[np.ndarray, " n"], *keys: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """This order, sorted by the last of the keys; what is equal there by the one before it, and so on."""
     for key in keys:
-        small = -(1 << 15) <= key.min(initial=0) and key.max(initial=0) < 1 << 15  # these NumPy sorts in one pass
+        small = key.min(initial=0) >= -(1 << 15) and key.max(initial=0) < 1 << 15  # these NumPy sorts in one pass
         order = order[np.argsort(key[order].astype(np.int16 if small else np.int64), kind="stable")]
     return order
 

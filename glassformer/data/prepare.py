@@ -202,7 +202,9 @@ def about_files(config: DataConfig, files: Iterable[FileFacts]) -> str:
 
 def drawn_names(config: DataConfig) -> set[str]:
     """The names of the files of tokens that are learned from, where they are drawn with a seed."""
-    return {f"data/train.{name}.tokens" for name in file_names(config)} if config.bpe_dropout or config.augment else set()
+    return (
+        {f"data/train.{name}.tokens" for name in file_names(config)} if config.bpe_dropout or config.augment else set()
+    )
 
 
 def keep_draws(recipe: Recipe, folder: Path, files: Iterable[FileFacts], key: str) -> None:

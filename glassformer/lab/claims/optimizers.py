@@ -24,6 +24,7 @@ RECIPES = {
 # For AdamW, where a recipe takes another optimizer; of 2,400 steps of dates half were enough for AdamW, too.
 ADAMW: dict[str, dict[str, Any]] = {
     "dates": {"steps": 1200},
+    "shakespeare": {"steps": 1500, "warmup": 100},
     "tatoeba": {"steps": 5000, "learning_rate": 2e-3, "warmup": 1000},
 }
 MUON_RATE = 0.02

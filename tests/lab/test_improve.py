@@ -16,6 +16,7 @@ from glassformer.cli.backtranslate import pair_writer
 from glassformer.data.splits import normalized
 from glassformer.errors import UserError
 from glassformer.lab.better import improve as study
+from glassformer.lab.better import trial
 from glassformer.lab.better.held_out import keys_of, read_jsonl
 from glassformer.lab.better.trial import Answered
 from glassformer.lab.runner import KEPT
@@ -178,3 +179,17 @@ def test_what_cannot_be_improved_is_refused_in_a_sentence(home: Path, tmp_path: 
         ended = call(*words, cwd=tmp_path)
         assert ended.returncode == 2 and sentence in ended.stderr, ended.stderr
     assert (tmp_path / "mine" / "plain").read_text() == "thesis" and not (tmp_path / "p").exists()
+
+
+def test_the_speed_of_a_model_is_that_of_many_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU needs as long for a few sentences as for a thousand. Broken variant: the speed of the few that are asked first."""
+    now, asked = [0.0], []
+
+    def written(model: Any, texts: list[str]) -> None:
+        asked.append(len(texts))
+        now[0] += 0.3 + len(texts) / 10_000
+
+    monkeypatch.setattr(trial, "translations", written)
+    monkeypatch.setattr(trial.time, "perf_counter", lambda: now[0])
+    assert 5_000 < trial.writing_speed(None, ["a", "b"] * 32) < 10_000  # type: ignore[arg-type]
+    assert len(asked) < 10

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer import runs
+from glassformer.api import load
 from glassformer.api.evaluation import file_settings
 from glassformer.config import DataConfig, Recipe
 from glassformer.config.fine_tune import fine_tuned
@@ -26,7 +27,15 @@ from glassformer.errors import UserError
 from glassformer.files.durable import sha256
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab.better.held_out import check_text, prepare_pairs, read_jsonl, write_mono
-from glassformer.lab.better.trial import Answered, WritePairs, answered, compared, metric_for, train_or_resume
+from glassformer.lab.better.trial import (
+    Answered,
+    WritePairs,
+    answered,
+    compared,
+    metric_for,
+    train_or_resume,
+    writing_speed,
+)
 from glassformer.lab.report import made_with, markdown_table, processor, write_report
 from glassformer.lab.runner import KEPT, TrialCall, run_trials
 from glassformer.language import _
@@ -43,7 +52,7 @@ LATER = 5  # a fine-tuning has a fifth of the steps of a training
 AVERAGED = 5  # snapshots
 MOST_TEXT = 5  # synthetic pairs to a real one, at most
 MOST_STEPS = 2  # times the recipe's own, for the training that has synthetic pairs, too
-TRIED = 100  # sentences by which the speed of the reverse model is measured
+TRIED = 64  # sentences by which the speed of the reverse model is measured, or so many times four, and four again
 TAG = "<bt>"
 LEARNED = 1.0  # of 100: a score below is noise, and nothing is kept for it
 FILES = ("raw", "clean", "val", "test")
@@ -151,10 +160,12 @@ class Improvement:
         """A training on real pairs and on text that a reverse model has translated."""
         real = str(self.file(self.data))
         self.trained("reverse", real, swap=True)
-        val = [(target, source) for source, target in read_jsonl(self.file("val"))][:TRIED]
-        speed = self.journal(
-            "reverse", lambda: {"speed": answered(self.out / "reverse", val, self.metric, self.device).speed}
-        )["speed"]
+        targets = [target for _source, target in read_jsonl(self.file("val"))][:TRIED]
+
+        def tried() -> dict[str, Any]:
+            return {"speed": writing_speed(load(self.out / "reverse", device=self.device), targets)}
+
+        speed = self.journal("reverse", tried)["speed"]
         pairs = len(read_jsonl(self.file(self.data)))
         most = min(MOST_TEXT * pairs, max(FEWEST_LINES, int(speed * self.share("translate"))))
         held = read_jsonl(self.file("val")) + read_jsonl(self.file("test"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,19 @@ def answered_by(model: TextModel, pairs: Sequence[Pair], metric: str, **options:
     said = translations(model, [source for source, _target in pairs], **options)
     speed = len(pairs) / max(1e-9, time.perf_counter() - began)
     return Answered(metric, answer_statistics(model, HeldOut([], list(pairs), len(pairs)), said)[metric], speed)
+
+
+def writing_speed(model: TextModel, texts: Sequence[str]) -> float:
+    """How many sentences a second a model writes of very many: these over and over, as many as take it a second or more."""
+    translations(model, [texts[0]])  # whatever is made once is not timed
+    count = len(texts)
+    while True:
+        asked = list(islice(cycle(texts), count))
+        began = time.perf_counter()
+        translations(model, asked)
+        if (seconds := time.perf_counter() - began) >= 1:
+            return count / seconds
+        count *= 4
 
 
 def metric_for(recipe: Recipe) -> str:

@@ -62,6 +62,8 @@ def recipe_of(name: str, what: Reproduction, settings: Sequence[str], overrides:
     except UserError as error:
         if what.collection is None:
             raise
+        if "glassformer data get" in str(error):
+            raise UserError("{error}, or say where the data are by --data DIR", error) from None
         raise UserError(
             "{error}; get the data with `glassformer data get {collection}`, or say where they are by --data DIR",
             error,

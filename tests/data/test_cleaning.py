@@ -229,17 +229,23 @@ def test_parts_of_a_long_file_have_dictionaries_of_their_own(monkeypatch: pytest
 
 
 def test_two_models_take_what_either_of_them_alone_finds_likely() -> None:
-    """By the formula. Broken variants: the difference of the losses left out; the backward model asked the forward way."""
+    """By the formula. Broken variants: the difference of the gains left out; the backward model asked the forward way; losses
+    taken alone."""
     pairs = [(f"s{i}", f"t{i}") for i in range(100)]
-    odd = {7: (0.1, 6.0), 9: (6.0, 0.1), 11: (7.0, 7.0)}
+    odd = {7: (0.1, 9.0), 9: (9.0, 0.1), 11: (7.0, 7.0)}
+    # A right pair that is harder than any wrong one, and a wrong one that is easy.
+    hard = {20: (8.0, 9.5), 21: (0.1, 0.1)}
 
     def loss(way: int, pair: Pair) -> float:
         place, other = (int(side[1:]) for side in pair)
         assert pair[way].startswith("s")
-        return odd.get(place, (1.0, 1.1))[way] if place == other else 5.0 + way
+        if place == other:
+            return {**odd, **hard}.get(place, (1.0, 1.1))[way]
+        whose = int(pair[1][1:])  # what is written: with a stranger, hard stays hard and easy easy
+        return {20: 13.0, 21: 0.0}.get(whose, 5.0 + way)
 
     rule = by_two_models(lambda some: [loss(0, p) for p in some], lambda some: [loss(1, p) for p in some])
-    assert set(rule(pairs, ()).places) == set(odd)
+    assert set(rule(pairs, ()).places) == {*odd, 21}
 
 
 @pytest.mark.slow

@@ -2,9 +2,10 @@
 
 The pairs are held in memory, some 500 bytes each. Dual conditional cross-entropy (Junczys-Dowmunt, 2018, "Dual conditional
 cross-entropy filtering of noisy parallel corpora", WMT): two models, one for each direction, should find a good pair likely, and
-about equally so. With H the mean loss of a word each way,
+about equally so. Of a loss alone one cannot say whether the partner is wrong or the sentence hard, so each is taken against that
+of the same sentence beside a stranger's. With H the mean loss of a word, and s', t' of another pair,
 
-    score = exp(-(|H(target | source) - H(source | target)| + (H(target | source) + H(source | target)) / 2))
+    forward = H(t | s') - H(t | s)      backward = H(s | t') - H(s | t)      score = forward + backward - |forward - backward| / 2
 """
 
 from __future__ import annotations
@@ -162,17 +163,26 @@ def by_two_models(forward: Losses, backward: Losses) -> Rule:
     """Pairs that two models, one each way, find unlikely or far from equally likely. The border is set by pairs that are wrong
     for certain, as in alignment.py. A pair that a model cannot read is left to the other rules."""
 
-    def scores(pairs: Sequence[Pair]) -> Any:
-        there, back = forward(pairs), backward([(target, source) for source, target in pairs])
-        both = zip(there, back, strict=True)
-        return np.array([1.0 if a is None or b is None else math.exp(-abs(a - b) - (a + b) / 2) for a, b in both])
+    def losses(pairs: Sequence[Pair], by: int) -> Any:
+        """Of each source with the target `by` places on: forward and backward."""
+        moved = [
+            (source, target) for (source, _own), (_its, target) in zip(pairs, [*pairs[by:], *pairs[:by]], strict=True)
+        ]
+        both = forward(moved), backward([(target, source) for source, target in moved])
+        return np.array([[math.nan if loss is None else loss for loss in way] for way in both])
+
+    def scores(own: Any, stranger: Any) -> Any:
+        """Each target's stranger is the source one place before its own, each source's the target one place on."""
+        there, back = np.roll(stranger[0], 1) - own[0], stranger[1] - own[1]
+        return there + back - abs(there - back) / 2
 
     def rule(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
-        moved = [*pairs[1:], *pairs[:1]]
-        wrong = scores([(source, target) for (source, _own), (_its, target) in zip(pairs, moved, strict=True)])
-        right = scores(pairs)
-        limit = border(right, wrong)
-        return beyond(right, limit, _("score below {limit}", f"{limit:.2g}"))
+        own, next_one, second = (losses(pairs, by) for by in range(3))
+        right, wrong = scores(own, next_one), scores(next_one, second)
+        if np.isnan(wrong).all():
+            return beyond(np.ones(len(pairs)), 0.0, "")
+        limit = border(right[~np.isnan(right)], wrong[~np.isnan(wrong)])
+        return beyond(np.where(np.isnan(right), math.inf, right), limit, _("score below {limit}", f"{limit:.2g}"))
 
     return rule
 

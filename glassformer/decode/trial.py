@@ -1,8 +1,8 @@
 """Which program answers under `engine=auto` on a CPU: ours, or CTranslate2 where it writes the same and is faster.
 
 It writes the same under greedy search; its beam stops by another rule. Which is faster depends on machine and model, so both are
-tried: once our own decoding has worked for `WORTH_A_TRIAL` seconds, both answer the next requests, and the faster one goes on.
-Texts that come alone and texts that come together are tried apart. A model whose weights somebody holds (`model.model`) may
+tried: once our own decoding has worked for `WORTH_A_TRIAL` seconds, both answer the next requests; the faster one's answers are
+taken, and it goes on. Texts that come alone and texts that come together are tried apart. A model whose weights somebody holds (`model.model`) may
 change at any time and is not handed to another program.
 """
 
@@ -27,8 +27,8 @@ from glassformer.decode.external import external_engine
 from glassformer.decode.request import NO_CONSTRAINTS
 from glassformer.models.eval_mode import eval_mode
 
-WORTH_A_TRIAL = 1.0  # seconds of decoding; a trial takes about as long again
-TRIAL_TEXTS, ROUNDS = 32, 3
+WORTH_A_TRIAL = 1.0  # seconds of decoding; a trial takes two or three times as long
+TRIAL_TEXTS, ROUNDS = 32, 3  # at most so often, and not again when a second has passed
 COPIES = 3  # of the weights, that must fit into free memory: while a model is converted there are so many
 
 
@@ -82,19 +82,20 @@ class TrialDriver:
         # A trial, and the other program, begin when what is under way is finished.
         driver.closed = bool(driver.n and driver.pending) and (due or bool(timing.is_faster)) and self.suits()
         if not driver.n and (due or timing.is_faster) and self.suits():
-            if due:
-                timing.is_faster = self.is_faster()
-            if timing.is_faster:
-                return self.answer([one[1:] for one in self.take_pending()])
+            return self.try_both(timing) if due else self.answer(self.take_pending(None))
         began = time.perf_counter()
         results = driver.step()
         timing.seconds += time.perf_counter() - began
         return results
 
-    def take_pending(self) -> list[Any]:
-        """All that wait, which do so no longer."""
-        pending, self.driver.pending = self.driver.pending, []
-        return pending
+    def take_pending(self, most: int | None) -> list[Any]:
+        """Requests that wait, which do so no longer: the first ones, or all."""
+        driver = self.driver
+        taken = driver.pending[:most]
+        driver.pending = driver.pending[len(taken) :]
+        for *_unused, job in taken:
+            driver.requests.pop(job.request_id, None)
+        return [one[1:] for one in taken]
 
     def suits(self) -> bool:
         """Can CTranslate2 do all that the waiting requests ask for, and would it do so as this model does?"""
@@ -113,34 +114,41 @@ class TrialDriver:
             (job.request_id, driver.finish(request, own)) for (request, job), own in zip(batch, answers, strict=True)
         ]
 
-    def answer_ourselves(self, batch: list[Any]) -> None:
+    def answer_ourselves(self, batch: list[Any]) -> list[Result]:
         """The same requests by our own decoding, as a new call of it would."""
-        driver = self.driver
+        driver, results = self.driver, []
         other = make_driver(driver.model, driver.config, driver.special, text=driver.text)
         other.more_may_come = False
         for request, job in batch:
-            other.add(job.request_id, request)
+            results += other.add(job.request_id, request)
         while other.busy:
-            other.step()
+            results += other.step()
+        return results
 
-    def is_faster(self) -> bool:
-        """Is CTranslate2 faster with the requests that wait? No, where it fails or the memory for its copy is missing."""
+    def try_both(self, timing: Timing) -> list[Result]:
+        """The first requests that wait, answered by both; the answers of the faster one. Nobody's where CTranslate2 fails, or
+        where the memory for its copy is missing: they go on waiting, for ours."""
+        timing.is_faster = False
         weights = sum(p.numel() * p.element_size() for p in self.driver.model.parameters())
         if (machine.available_memory(torch.device("cpu")) or 0) < COPIES * weights:
-            return False
+            return []
         batch = [one[1:] for one in self.driver.pending[:TRIAL_TEXTS]]
         try:
-            self.answer(batch)  # converts the model, and starts its threads
+            self.answer(batch[:1])  # converts the model, and starts its threads
+            seconds, results = fastest(lambda: self.answer(batch))
         except (ImportError, RuntimeError, ValueError):
-            return False
-        return fastest(lambda: self.answer(batch)) < fastest(lambda: self.answer_ourselves(batch))
+            return []
+        own_seconds, own_results = fastest(lambda: self.answer_ourselves(batch))
+        timing.is_faster = seconds < own_seconds
+        self.take_pending(TRIAL_TEXTS)
+        return results if timing.is_faster else own_results
 
 
-def fastest(call: Callable[[], Any]) -> float:
-    """Seconds of the fastest of a few calls."""
-    times = []
-    for _ in range(ROUNDS):
+def fastest(call: Callable[[], list[Result]]) -> tuple[float, list[Result]]:
+    """Seconds of the fastest of a few calls, and what it gave."""
+    times: list[float] = []
+    while not times or (len(times) < ROUNDS and sum(times) < WORTH_A_TRIAL):
         began = time.perf_counter()
-        call()
+        results = call()
         times.append(time.perf_counter() - began)
-    return min(times)
+    return min(times), results

@@ -46,14 +46,14 @@ def clean(
     as_json: bool = False,
 ) -> None:
     """Repair pairs and take out those that teach wrong things. What is taken is kept in OUT.removed.tsv with the rule that took
-    it, and OUT.report.md and .json show examples of every rule."""
+    it, what is repaired in OUT.repaired.tsv as it was, and OUT.report.md and .json show examples of every rule."""
     from glassformer.cli.evaluate import new_file
     from glassformer.data import cleaning
     from glassformer.data.doctor.roles import arrange
 
     write = {
         ending: new_file(Path(f"{out.with_suffix('')}{ending}"))
-        for ending in (".removed.tsv", ".report.md", ".report.json")
+        for ending in (".removed.tsv", ".repaired.tsv", ".report.md", ".report.json")
     }
     write_pairs = new_file(out)
     sides = [] if languages is None else languages.split(",")
@@ -69,10 +69,15 @@ def clean(
         models=None if score is None else (losses_of(score[0]), losses_of(score[1])),
     )
     facts = cleaned.to_dict()
-    write[".removed.tsv"](as_tsv((one.rule, one.line, one.source, one.target) for one in cleaned.removed))
+    write[".removed.tsv"](as_tsv(map(cleaned.row, cleaned.removed)))
+    write[".repaired.tsv"](as_tsv(map(cleaned.row, cleaned.repaired)))
     write[".report.md"](cleaned.markdown())
     write[".report.json"](json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
-    write_pairs(as_tsv(cleaned.kept))
+    if not cleaned.kept:
+        raise UserError(
+            "the rules left no pair of {read:,}; see {report}", cleaned.read, f"{out.with_suffix('')}.report.md"
+        )
+    write_pairs(as_tsv(cleaned.rows()))
     if as_json:
         print(json.dumps(facts, ensure_ascii=False))
     else:

@@ -85,7 +85,7 @@ def record_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Ite
 def two_columns(path: Path, what: str, context: ReadContext) -> Iterator[tuple[int, str, str]]:
     """The first two of the columns that tabs part."""
     for number, line in numbered_lines(path, context):
-        if not line.strip():
+        if not line.strip() and "\t" not in line:
             continue
         columns = line.split("\t")
         if len(columns) < 2:

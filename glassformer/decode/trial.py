@@ -2,8 +2,8 @@
 
 It writes the same under greedy search; its beam stops by another rule. Which is faster depends on machine and model, so both are
 tried: once our own decoding has worked for `WORTH_A_TRIAL` seconds, both answer the next requests; the faster one's answers are
-taken, and it goes on. Texts that come alone and texts that come together are tried apart. A model whose weights somebody holds (`model.model`) may
-change at any time and is not handed to another program.
+taken, and it goes on. Texts that come alone and texts that come together are tried apart. A model whose weights somebody holds
+(`model.model`) may change at any time and is not handed to another program.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from glassformer.cli.clean import losses_of
 from glassformer.cli.main import main
 from glassformer.config import DataConfig
 from glassformer.data.builtin import open_builtin
@@ -24,6 +25,7 @@ from glassformer.data.cleaning.duplicates import is_duplicate
 from glassformer.data.cleaning.repair import REPAIRS
 from glassformer.data.cleaning.rules import RULES, is_misaligned, numbers_differ
 from glassformer.data.oddities import is_mojibake
+from glassformer.errors import UserError
 from tests.commands import call
 from tests.talking import SENTENCES, make_run
 
@@ -207,6 +209,18 @@ def test_the_border_costs_few_good_pairs_whatever_the_noise(noise: float) -> Non
     assert (good < limit).mean() < 0.02 and (noise == 0 or (bad < limit).mean() > 0.9)
 
 
+def test_scores_that_tell_nothing_take_nothing(tmp_path: Path) -> None:
+    """Right and wrong pairs of one distribution, and a file whose targets are all the same. Broken variant: the last of no
+    scores that cost little enough."""
+    draw = np.random.default_rng(3)
+    limits = [border(draw.normal(0, 1, 40), draw.normal(0, 1, 40)) for _ in range(100)]
+    assert -math.inf in limits and not any(map(math.isnan, limits))
+    same = clean(
+        write(tmp_path / "same.tsv", [(source, "Ja.") for source, _ in phrases("en-de", 2500)]), without=["ratio"]
+    )
+    assert "not applied" in same.rules["misaligned"].note and same.rules["misaligned"].count == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("direction", ["en-de", "en-zh"])
 def test_pairs_that_do_not_belong_together_are_found(direction: str) -> None:
@@ -248,8 +262,50 @@ def test_two_models_take_what_either_of_them_alone_finds_likely() -> None:
     assert set(rule(pairs, ()).places) == {*odd, 21}
 
 
+def test_two_models_that_know_nothing_are_refused() -> None:
+    """Losses that have nothing to do with the pair, as of runs that were not trained, or handed over the wrong way round."""
+    draw = random.Random(4)
+    rule = by_two_models(lambda some: [draw.random() for _ in some], lambda some: [draw.random() for _ in some])
+    with pytest.raises(UserError, match="are they trained to the end, the first from source to target"):
+        rule([(f"s{i}", f"t{i}") for i in range(400)], ())
+
+
+def test_languages_are_codes_however_they_are_written(german: list[Pair], tmp_path: Path) -> None:
+    """Broken variant: codes compared as they come, which takes every pair."""
+    config = write(tmp_path / "pairs.tsv", german)
+    assert clean(config, languages=["EN", " de-AT "]).kept == german
+    with pytest.raises(UserError, match="'xx' is not the code of a language"):
+        clean(config, languages=["en", "xx"])
+
+
+def test_further_columns_documents_and_repaired_pairs_are_kept(german: list[Pair], tmp_path: Path) -> None:
+    """Broken variants: the first two columns alone; documents that run into each other where a pair was taken or a blank line
+    stood; a line of nothing but a tab that nobody counts."""
+    rows = [f"{a}\t{b}\t{i}\tx" for i, (a, b) in enumerate(german[:6])]
+    rows[2:2] = ["", "Same as before.\tSame as before.\tcopied", "", "\t"]
+    rows[-1] = "R&amp;D is here.\tF&amp;E ist hier.\tlast"
+    (tmp_path / "p.tsv").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    assert call("data", "clean", "p.tsv", "--out", "c.tsv", cwd=tmp_path).returncode == 0
+    kept = [f"{a}\t{b}\t{i}\tx" for i, (a, b) in enumerate(german[:5])]
+    assert lines_of(tmp_path / "c.tsv") == [*kept[:2], "", *kept[2:], "R&D is here.\tF&E ist hier.\tlast"]
+    assert lines_of(tmp_path / "c.removed.tsv") == ["empty\t6\t\t", "copy\t4\tSame as before.\tSame as before.\tcopied"]
+    assert lines_of(tmp_path / "c.repaired.tsv") == ["entities\t10\tR&amp;D is here.\tF&amp;E ist hier.\tlast"]
+
+
+def test_no_pairs_before_or_after_is_a_sentence(tmp_path: Path) -> None:
+    """And what the rules took is kept all the same."""
+    for name, text, sentence in (
+        ("none", "\n\n", "none.tsv holds no pairs"),
+        ("all", "A b c.\tA b c.\n", "the rules left no pair"),
+    ):
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
+        said = call("data", "clean", f"{name}.tsv", "--out", f"{name}-out.tsv", cwd=tmp_path)
+        assert said.returncode == 2 and sentence in said.stderr and not (tmp_path / f"{name}-out.tsv").exists()
+    assert lines_of(tmp_path / "all-out.removed.tsv") == ["copy\t1\tA b c.\tA b c."]
+
+
 @pytest.mark.slow
-def test_the_command_leaves_four_files_and_touches_no_other(german: list[Pair], tmp_path: Path) -> None:
+def test_the_command_leaves_five_files_and_touches_no_other(german: list[Pair], tmp_path: Path) -> None:
     noise = [("Is it 5?", "Ist es 6?"), ("This is the same.", "This is the same.")]
     write(tmp_path / "pairs.tsv", german[:50] + noise)
     said = call("data", "clean", "pairs.tsv", "--out", "clean.tsv", "--without", "numbers", cwd=tmp_path)
@@ -283,8 +339,8 @@ def test_scores_of_another_program_are_read_from_a_column(ending: str, german: l
 
 @pytest.mark.slow
 def test_two_runs_score_as_the_verb_score_does(tmp_path: Path) -> None:
-    """What `--score` takes is what the formula takes by the log-probabilities that `glassformer score` prints. Broken variants:
-    the second run asked the first's way; a sum over tokens in place of a mean."""
+    """The losses that `--score` weighs are those of `glassformer score`. Broken variant: a sum over tokens in place of a mean.
+    (What is made of them: above.)"""
     draw = random.Random(2)
     sides = [" ".join(draw.choices(SENTENCES[0].split(), k=draw.randint(2, 5))) for _ in range(80)]
     pairs = list(zip(sides[::2], sides[1::2], strict=True))
@@ -295,14 +351,13 @@ def test_two_runs_score_as_the_verb_score_does(tmp_path: Path) -> None:
         said = call("score", run, "--file", "some.tsv", cwd=tmp_path).stdout.splitlines()
         return [-float(line.split("\t")[0]) / int(line.split("\t")[1]) for line in said]
 
-    write(tmp_path / "pairs.tsv", pairs)
     without = [word for rule in RULES for word in ("--without", rule)]
-    assert (
-        call("data", "clean", "pairs.tsv", "--out", "c.tsv", *without, "--score", *runs, cwd=tmp_path).returncode == 0
-    )
-    taken = [int(line.split("\t")[1]) - 1 for line in lines_of(tmp_path / "c.removed.tsv")]
-    rule = by_two_models(lambda some: losses(runs[0], some), lambda some: losses(runs[1], some))
-    assert taken == list(rule(pairs, ()).places) and 0 < len(taken) < len(pairs)
+    write(tmp_path / "pairs.tsv", pairs)
+    told = call("data", "clean", "pairs.tsv", "--out", "c.tsv", *without, "--score", *runs, cwd=tmp_path)
+    assert told.returncode == 2 and "are they trained to the end" in told.stderr  # these were never trained
+    for run in runs:
+        found, expected = losses_of(str(run))(pairs), losses(run, pairs)
+        assert found == pytest.approx(expected, abs=1e-4) and len(set(found)) > len(pairs) // 2
 
 
 def test_without_the_extra_there_is_one_sentence_and_no_file(

@@ -128,10 +128,12 @@ def border(scores: Values, wrong: Values, highest: float = math.inf) -> float:
     """The score below which a pair is removed, from the scores of pairs of which some are wrong, and of pairs of which all are.
 
     F = noise * F_wrong + (1 - noise) * F_good. Where most wrong pairs lie hardly a good one does, so what lies there says how
-    large the noise is, and F_good follows; the border is where it reaches `GOOD_LOST`, and at most `highest`."""
+    large the noise is, and F_good follows; the border is where it reaches `GOOD_LOST`, and at most `highest`. -inf where even the
+    lowest score would cost more: scores that cannot tell the ones from the others."""
     scores, wrong = np.sort(scores), np.sort(wrong)
     share = np.arange(len(wrong)) / len(wrong)
     below = np.searchsorted(scores, wrong) / len(scores)
     noise = min(0.9, max(below[int(q * len(wrong))] / q for q in (0.5, 0.75, 0.9)))
     good = (below - noise * share) / (1 - noise)
-    return min(highest, float(wrong[np.flatnonzero(good <= GOOD_LOST)[-1]]))
+    cheap = np.flatnonzero(good <= GOOD_LOST)
+    return min(highest, float(wrong[cheap[-1]])) if len(cheap) else -math.inf

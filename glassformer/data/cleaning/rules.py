@@ -7,6 +7,7 @@ left. Duplicates come last: of two alike the first good one stays.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 import unicodedata
@@ -21,6 +22,7 @@ from glassformer.data.cleaning.alignment import TELLING, Pair, alignment_scores,
 from glassformer.data.cleaning.duplicates import bare, duplicates
 from glassformer.data.doctor.sides import exchanged
 from glassformer.data.oddities import is_blank, is_mojibake
+from glassformer.errors import UserError
 from glassformer.language import _
 
 LONGEST = 1000  # characters; no sentence is so long: paragraphs that were not cut, tables, lost line breaks
@@ -111,11 +113,28 @@ def numbers_differ(source: str, target: str) -> bool:
     return bool(here and there)
 
 
-def is_other_language(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
-    """Pairs of which a side is in another language than the others (py3langid)."""
+@functools.cache
+def language_identifier() -> Any:
+    """py3langid's, whose scores are probabilities."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def language_codes(given: Sequence[str]) -> list[str]:
+    """The languages of source and target by their codes of two letters, however they were written (EN, de-AT, zh_CN)."""
+    codes = [re.split("[-_]", code.strip().lower())[0] for code in given]
+    for code, written in zip(codes, given, strict=True):
+        if code not in language_identifier().nb_classes:
+            raise UserError(
+                "{written!r} is not the code of a language that can be told; en, de and zh are some", written
+            )
+    return codes
+
+
+def is_other_language(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
+    """Pairs of which a side is in another language than the others (py3langid)."""
+    identifier = language_identifier()
     taken: set[int] = set()
     notes = []
     for side, given in zip((0, 1), languages or ("", ""), strict=True):
@@ -141,6 +160,12 @@ def beyond(scores: Any, limit: float, note: str) -> RuleMatch:
     return RuleMatch(places.tolist(), note, order[len(places) : len(places) + NEAREST].tolist())
 
 
+def below_border(scores: Any, limit: float) -> RuleMatch:
+    """The pairs whose scores are below a border that was found by pairs that are wrong for certain."""
+    note = _("score below {limit}", f"{limit:.2g}")
+    return beyond(scores, limit, note if limit > -math.inf else _("not applied: right and wrong pairs score alike"))
+
+
 def is_odd_ratio(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
     """Pairs of which one side is far longer, beside the other, than is usual in this file: something was cut off or added. Where
     the longer side has more sentence ends, too, less than far is enough."""
@@ -162,8 +187,7 @@ def is_misaligned(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMatch:
     if len(pairs) < FEWEST_PAIRS:
         return RuleMatch((), _("not applied: a dictionary needs {fewest:,} pairs or more", FEWEST_PAIRS))
     scores, wrong = alignment_scores(pairs)
-    limit = border(scores, wrong, TELLING)
-    return beyond(scores, limit, _("score below {limit}", f"{limit:.2g}"))
+    return below_border(scores, border(scores, wrong, TELLING))
 
 
 RULES: dict[str, tuple[str, Rule]] = {

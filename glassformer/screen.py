@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from glassformer.language import localized
 
@@ -149,7 +149,10 @@ def short(number: int | float) -> str:
 
 class Progress:
     """How far a long job is. `total` is where it ends, in whatever it counts; `first` where it goes on after an
-    interruption. Nothing is shown before `after` seconds, so that short jobs stay silent."""
+    interruption. Nothing is shown before `after` seconds, so that short jobs stay silent. A job may be part of another: they
+    share one place on the terminal, since two displays there would write over, and into, each other."""
+
+    DRAWN: ClassVar[list[Progress]] = []  # on the terminal, the outermost first
 
     EVERY = 10.0  # seconds between two lines where there is no terminal
     LEAST_SECONDS, LEAST_SHARE, STEADY = 3.0, 0.05, 1.5  # before a time to the end is shown: see `time_left`
@@ -181,9 +184,13 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         with self.unbroken():
-            if self.live is not None:
-                self.live.stop()
-                self.live = None
+            live, self.live = self.live, None
+            if live is not None:
+                if self.keep:
+                    live.console.print(self.picture())
+                self.DRAWN.remove(self)
+                if not self.DRAWN:
+                    live.stop()
 
     @contextmanager
     def unbroken(self) -> Iterator[None]:
@@ -192,6 +199,8 @@ class Progress:
             yield
         except (OSError, ValueError, AttributeError):
             self.silent, self.live = True, None
+            if self in self.DRAWN:
+                self.DRAWN.remove(self)
 
     @property
     def on_terminal(self) -> bool:
@@ -202,21 +211,29 @@ class Progress:
         """Put the bar on the terminal, if there is one."""
         if self.silent or self.live is not None or not self.on_terminal:
             return
+        from rich.console import Group
         from rich.live import Live
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
         with self.unbroken():
-            console = watcher_console()
+            shown = self.DRAWN[0].live if self.DRAWN else None
+            console = watcher_console() if shown is None else shown.console
             percent = TextColumn("{task.percentage:>3.0f}%", markup=False)
             name = TextColumn("{task.description}", markup=False)
             left = TextColumn("{task.fields[left]}", markup=False)
             self.bar = Bar(name, percent, BarColumn(bar_width=30), left, console=console)
             self.task = self.bar.add_task(self.what, total=self.total, completed=self.done, left="")
-            self.live = Live(
-                get_renderable=self.picture, console=console, refresh_per_second=4, transient=not self.keep
-            )
-            self.live.start()
+            self.live, self.DRAWN[:] = shown, [*self.DRAWN, self]
+            if shown is None:
+                jobs = self.DRAWN
+                self.live = Live(
+                    get_renderable=lambda: Group(*(job.picture() for job in list(jobs))),
+                    console=console,
+                    refresh_per_second=4,
+                    transient=True,
+                )
+                self.live.start()
 
     def picture(self) -> Any:
         """The bar, and under it the facts: together they are wider than a terminal of 80 columns."""

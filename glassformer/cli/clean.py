@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,6 @@ def losses_of(run: str) -> Any:
         return [None if found is None else -found.log_probability / max(1, found.tokens) for found in own]
 
     return losses
-
-
-def as_tsv(rows: Iterable[Iterable[object]]) -> str:
-    """Rows with tabs between their cells; a cell is one line and has no tab."""
-    return "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows)
 
 
 @options.documented
@@ -69,15 +64,15 @@ def clean(
         models=None if score is None else (losses_of(score[0]), losses_of(score[1])),
     )
     facts = cleaned.to_dict()
-    write[".removed.tsv"](as_tsv(map(cleaned.row, cleaned.removed)))
-    write[".repaired.tsv"](as_tsv(map(cleaned.row, cleaned.repaired)))
+    write[".removed.tsv"](cleaning.as_tsv(map(cleaned.row, cleaned.removed)))
+    write[".repaired.tsv"](cleaning.as_tsv(map(cleaned.row, cleaned.repaired)))
     write[".report.md"](cleaned.markdown())
     write[".report.json"](json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
     if not cleaned.kept:
         raise UserError(
             "the rules left no pair of {read:,}; see {report}", cleaned.read, f"{out.with_suffix('')}.report.md"
         )
-    write_pairs(as_tsv(cleaned.rows()))
+    write_pairs(cleaning.as_tsv(cleaned.rows()))
     if as_json:
         print(json.dumps(facts, ensure_ascii=False))
     else:

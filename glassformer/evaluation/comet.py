@@ -150,7 +150,7 @@ class Scorer:
         if not texts:
             return np.zeros(0)
         sides = (torch.stack([vectors[text] for text in side]) for side in (sources, written, references))
-        return self.comet(*sides).double().cpu().numpy()
+        return self.comet(*sides).cpu().double().numpy()  # MPS has no float64
 
 
 @lru_cache(maxsize=1)

@@ -140,6 +140,8 @@ def look_inside(
     saliency, too, which take most of the time. `prefix`: token ids with which the answer is to begin. `tree`: the beam's, too.
     `draft`: ids that the answer may be, where no tree is wanted; it is the same answer, sooner. `between` is called in the
     middle of long work: what it raises ends it."""
+    if model.device.type == "mps":
+        raise UserError("what is inside is computed in float64, which a GPU of Apple's has not; use --device cpu")
     if target is not None and model.kind not in ("transformer", "gpt on pairs"):
         raise UserError("target is an answer to a text, and this run {does}; leave it out", does=DOES[model.kind])
     if beam is not None and beam < 1:

@@ -38,7 +38,7 @@ def next_token_data(model: TextModel, text: str, prefix: Sequence[int] = (), cut
         raise UserError("the answer is as long as this model's block; nothing can follow it")
     rows = [Rows.whole(torch.tensor([ids], device=model.device)) for ids in (asked.source, asked.row) if ids]
     with ablate(net, cut), eval_mode(net):
-        logprobs = net(*rows)[0, -1].double().log_softmax(-1).cpu()
+        logprobs = net(*rows)[0, -1].cpu().double().log_softmax(-1)
     logprobs[list(model.special_tokens.banned(settings.allow_unknown))] = -math.inf
     values, order = logprobs.sort(descending=True, stable=True)
     values = values[values > -math.inf]

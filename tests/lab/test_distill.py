@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from glassformer import runs
 from glassformer.api import load
 from glassformer.api.evaluation import evaluate_run
 from glassformer.cli.backtranslate import pair_writer
+from glassformer.config import Recipe
 from glassformer.data.store import run_examples
 from glassformer.errors import UserError
 from glassformer.lab.better import distill as study
 from glassformer.lab.better import shortlist
+from glassformer.models import build_model
 from glassformer.models.weights import model_tensors
 from glassformer.runs.folder import RunFolder
 from glassformer.training.progress import StepReport
@@ -171,6 +174,17 @@ def test_a_student_is_deep_where_it_reads_and_shallow_where_it_writes(teacher: P
     assert model["n_hidden"] * width == recipe.model.hidden * model["n_embd"]
 
 
+@pytest.mark.parametrize("words", [1_000, 37_000, 60_000])
+def test_a_student_of_very_many_words_is_narrower(teacher: Path, words: int) -> None:
+    """At most 15 MB in int8, by the model itself. Broken variant: the width alone has a limit."""
+    recipe = RunFolder(teacher).recipe.with_model(n_embd=512, n_head=8, n_layer=6, n_hidden=2048, vocab_size=words)
+    values = study.student_recipe(recipe, [], own_training=True)["model"]
+    with torch.device("meta"):
+        student = build_model(Recipe.from_dict({"model": values | {"vocab_size": words}}).model)
+    assert study.int8_bytes(student) <= study.MOST_BYTES
+    assert (values["n_embd"] == 256) == (words < 37_000) and values["n_embd"] >= 128
+
+
 def test_what_cannot_be_distilled_is_refused_in_a_sentence(teacher: Path, tmp_path: Path) -> None:
     make_run(tmp_path / "bert", model={"family": "bert"}, data={"task": "text"})
     make_run(tmp_path / "random")
@@ -181,7 +195,9 @@ def test_what_cannot_be_distilled_is_refused_in_a_sentence(teacher: Path, tmp_pa
         (("distill", tmp_path / "random"), "has kept no pairs to score a student on"),
         (("distill", teacher, "model.n_embd=7", "--out", tmp_path / "odd"), "n_embd"),
         (("distill", teacher, "--out", tmp_path / "mine"), "is there already"),
+        (("distill", teacher, "--text", tmp_path / "no.txt", "--out", tmp_path / "none"), "no.txt"),
     ):
         done = call(*words)
         assert done.returncode == 2 and sentence in done.stderr, done.stderr
     assert (tmp_path / "mine" / "student").read_text() == "thesis" and not (tmp_path / "odd" / "pairs.tsv").exists()
+    assert not (tmp_path / "none").exists()

@@ -91,6 +91,8 @@ def test_every_step_is_told_and_the_best_is_the_last_that_was_kept(
         own = evaluate_run(out / run, split="test", device="cpu").scores.values[found.metric]
         assert found.test[side]["value"] == pytest.approx(own, abs=0.02)
     told = (out / "improve.md").read_text(encoding="utf-8")
+    assert {line.split("\t")[0] for line in (out / "removed.tsv").read_text(encoding="utf-8").splitlines()} > {"copy"}
+    assert "What was taken stands in removed.tsv" in told
     assert all(f"| {step} |" in told for step in STEPS)
     assert json.loads((out / "improve.json").read_text(encoding="utf-8"))["steps"] == found.steps
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -118,6 +118,11 @@ class Cleaned:
             if tally.left:
                 out += ["", "Just left:", ""] + ["    " + " | ".join(pair) for pair in tally.left]
         return "\n".join(out) + "\n"
+
+
+def as_tsv(rows: Iterable[Iterable[object]]) -> str:
+    """Rows with tabs between their cells; a cell is one line and has no tab."""
+    return "".join("\t".join(" ".join(str(cell).split()) for cell in row) + "\n" for row in rows)
 
 
 def need_extra() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from glassformer.api.evaluation import pairs_of_files
@@ -26,15 +27,16 @@ from glassformer.errors import UserError
 from glassformer.evaluation.bootstrap import Paired
 from glassformer.files.durable import write_atomically
 from glassformer.files.owned import OwnedFiles
-from glassformer.lab.better.held_out import write_jsonl
+from glassformer.lab.better.held_out import check_text, write_jsonl
 from glassformer.lab.better.shortlist import keep_if_it_pays
 from glassformer.lab.better.trial import Pair, WritePairs, answered, compared, metric_for, train_or_resume
 from glassformer.lab.report import made_with, markdown_table, write_report
 from glassformer.language import _
+from glassformer.models import build_model
 from glassformer.runs.folder import RunFolder
 
 WIDEST, ENCODER_LAYERS, DECODER_LAYERS, DROPOUT = 256, 6, 2, 0.1
-"""With 8,000 words some 9 million weights, a byte each in int8."""
+MOST_BYTES = 15_000_000  # in int8; with 8,000 words it is some 9 million, with very many the student is narrower
 TEACHERS_OWN = ("vocab_size", "source_vocab_size", "n_kv_head", "head_size", "value_size", "pruned_heads")
 READING = (
     *("tokenizer", "vocab_size", "separate_vocabularies", "lowercase", "source_languages", "target_language"),
@@ -46,16 +48,20 @@ def student_recipe(teacher: Recipe, overrides: Sequence[str], *, own_training: b
     """A recipe's tables for the student, without its data: the teacher's as far as they fit, and a smaller model.
     `own_training`: the teacher was trained from nothing, so that its schedule is one for the student, too."""
     values, model = teacher.to_dict(), teacher.model
-    heads = max(1, min(WIDEST, model.n_embd) // model.key_size)
-    small = {
-        "n_head": heads,
-        "n_embd": heads * model.key_size,
-        "n_hidden": max(1, heads * model.key_size * model.hidden // model.n_embd),
-        "n_encoder_layer": ENCODER_LAYERS,
-        "n_layer": min(DECODER_LAYERS, max(1, model.n_layer // 2)),
-        "dropout": min(DROPOUT, model.dropout),
-    }
     kept = {key: value for key, value in values["model"].items() if key not in TEACHERS_OWN and "n_encoder" not in key}
+    for heads in range(max(1, min(WIDEST, model.n_embd) // model.key_size), 0, -1):
+        small = {
+            "n_head": heads,
+            "n_embd": heads * model.key_size,
+            "n_hidden": max(1, heads * model.key_size * model.hidden // model.n_embd),
+            "n_encoder_layer": ENCODER_LAYERS,
+            "n_layer": min(DECODER_LAYERS, max(1, model.n_layer // 2)),
+            "dropout": min(DROPOUT, model.dropout),
+        }
+        words = {key: value for key in ("vocab_size", "source_vocab_size") if (value := getattr(model, key))}
+        with torch.device("meta"):
+            if int8_bytes(build_model(Recipe.from_dict({"model": kept | small | words}).model)) <= MOST_BYTES:
+                break
     left_out = ("freeze", "lora_rank", "lora_alpha", "lora_targets")
     train = {key: value for key, value in values["train"].items() if key not in left_out}
     out = {
@@ -179,6 +185,8 @@ def distill(
     model.require("translate")
     if model.kind != "transformer":
         raise UserError("{run} is a GPT; a student is made of an encoder-decoder", run=teacher)
+    if texts is not None:
+        check_text(texts)
     held, scored_on = held_out_pairs(model, run, test)
     owned = OwnedFiles(out)
     sources, pairs, *files = owned.claim("sources.txt", "pairs.tsv", *(f"{split}.jsonl" for split in held))

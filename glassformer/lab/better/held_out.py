@@ -74,6 +74,10 @@ def prepare_pairs(config: DataConfig, test: Collection[Pair] | None, files: Mapp
     parts = {"raw": raw, "clean": learned(cleaned.kept), **held}
     for name, pairs in parts.items():
         write_jsonl(files[name], pairs)
+    for name, taken in (("removed", cleaned.removed), ("repaired", cleaned.repaired)):
+        write_atomically(
+            files["raw"].with_name(f"{name}.tsv"), cleaning.as_tsv(map(cleaned.row, taken)).encode("utf-8", "replace")
+        )
     return {name: len(pairs) for name, pairs in parts.items()} | {"read": cleaned.read}
 
 

@@ -212,6 +212,12 @@ class ImprovementReport:
             f"{counts['read']:,} pairs read; {counts['raw']:,} to learn from, {counts['clean']:,} of them",
         ]
         out[-1] += f" after cleaning; {counts['val']:,} to decide on, {counts['test']:,} to score on in the end."
+        out += [
+            "",
+            "What was taken stands in removed.tsv with the rule, what was repaired, as it was, in repaired.tsv.",
+        ]
+        if not any(one["step"] == "clean" for one in self.steps):
+            out[-1] = "Cleaning found nothing to take out or to repair."
         columns = ["step", f"{self.metric} on val", "gain", "95%", "p", ""]
         out += ["", *markdown_table(columns, self.rows(), numbers=True), ""]
         out += ["A gain is over the best run before it, and a step is kept if all of its interval is above zero.", ""]
@@ -262,6 +268,7 @@ def improve(
     work = Improvement(out, device, 60 * minutes, text is not None, overrides)
     owned = OwnedFiles(out)
     owned.claim(KEPT, "mono.txt", "synthetic.tsv", "synthetic.tsv.job", *(f"{name}.jsonl" for name in FILES))
+    owned.claim("removed.tsv", "repaired.tsv")
     owned.claim(*(name for name in SHARES if name != "translate"))
     with owned.exclusive_lock("improvement"):
         check_same(work.journal("begin", lambda: facts), facts, out)
@@ -270,8 +277,9 @@ def improve(
         counts = work.journal("data", lambda: prepare_pairs(config, scored, files))
         work.metric = metric_for(work.trained("plain", str(work.file("raw"))).recipe)
         plain = work.journal("plain", lambda: {"score": work.answer("plain", "val").score})["score"]
-        differs = files["clean"].read_bytes() != files["raw"].read_bytes()
-        if differs and work.consider("clean", lambda: work.trained("clean", str(work.file("clean")))):
+        if files["clean"].read_bytes() == files["raw"].read_bytes():
+            say(_("cleaning found nothing to take out or to repair"))
+        elif work.consider("clean", lambda: work.trained("clean", str(work.file("clean")))):
             work.data = "clean"
         if text is not None:
             work.consider("back-translated", lambda: work.back_translated(text, write_pairs))

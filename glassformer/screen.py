@@ -148,9 +148,9 @@ def short(number: int | float) -> str:
 
 
 class Progress:
-    """How far a long job is. `total` is where it ends, in whatever it counts; `first` where it goes on after an
-    interruption. Nothing is shown before `after` seconds, so that short jobs stay silent. A job may be part of another: they
-    share one place on the terminal, since two displays there would write over, and into, each other."""
+    """How far a long job is. `total` is where it ends, in whatever it counts; `first` where it goes on after an interruption;
+    None where nobody can say. Nothing is shown before `after` seconds, so that short jobs stay silent. A job may be part of
+    another: they share one place on the terminal, since two displays there would write over, and into, each other."""
 
     DRAWN: ClassVar[list[Progress]] = []  # on the terminal, the outermost first
 
@@ -160,14 +160,14 @@ class Progress:
     def __init__(
         self,
         what: str,
-        total: int | float,
+        total: int | float | None,
         *,
         first: int | float = 0,
         after: int | float = 1.0,
         keep: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.what, self.total, self.clock = what, max(1.0, float(total)), clock
+        self.what, self.total, self.clock = what, None if total is None else max(1.0, float(total)), clock
         self.after, self.keep = after, keep
         self.began = self.last_line = clock()
         self.done, self.facts = float(first), ""
@@ -219,10 +219,10 @@ class Progress:
         with self.unbroken():
             shown = self.DRAWN[0].live if self.DRAWN else None
             console = watcher_console() if shown is None else shown.console
-            percent = TextColumn("{task.percentage:>3.0f}%", markup=False)
+            percent = [] if self.total is None else [TextColumn("{task.percentage:>3.0f}%", markup=False)]
             name = TextColumn("{task.description}", markup=False)
             left = TextColumn("{task.fields[left]}", markup=False)
-            self.bar = Bar(name, percent, BarColumn(bar_width=30), left, console=console)
+            self.bar = Bar(name, *percent, BarColumn(bar_width=30), left, console=console)
             self.task = self.bar.add_task(self.what, total=self.total, completed=self.done, left="")
             self.live, self.DRAWN[:] = shown, [*self.DRAWN, self]
             if shown is None:
@@ -265,7 +265,12 @@ class Progress:
         """The time to the end at the speed of late: at least the later half of the time since the first update, so that what was
         slow only in the beginning (a model being compiled, a first batch) is forgotten. Empty where that means nothing
         yet: before some seconds, and before some of the work, unless the speed has been steady."""
-        if not self.done < self.total or not self.marks or now - self.marks[0][0] < self.LEAST_SECONDS:
+        if (
+            self.total is None
+            or not self.done < self.total
+            or not self.marks
+            or now - self.marks[0][0] < self.LEAST_SECONDS
+        ):
             return ""
         first, (then, before) = self.marks[0][1], self.marks[-2]
         speed = (self.done - before) / (now - then)
@@ -284,6 +289,15 @@ class Progress:
                 self.live.console.print(localized(text))
         else:
             warn(text)
+
+
+@contextmanager
+def at_work(what: str, *, line: bool = True) -> Iterator[None]:
+    """Shows what is going on inside, of which nobody can say how far it is. `line`: where there is no terminal, too."""
+    with Progress(localized(what), None, after=0) as display:
+        if line and not display.on_terminal:
+            display.update(0, line=True)
+        yield
 
 
 def watched(items: Iterable[T], what: str, total: int, *, every: int = 1) -> Iterator[T]:

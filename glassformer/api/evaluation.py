@@ -34,8 +34,9 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import example_scores
 from glassformer.evaluation.metrics import Scores, measure_name, measure_value, measures_text
 from glassformer.evaluation.teacher_forced import teacher_forced
-from glassformer.language import _
+from glassformer.language import _, localized
 from glassformer.runs.folder import RunFolder
+from glassformer.screen import Progress, at_work
 from glassformer.tasks import TextModel
 
 OF_FILES = ("builtin", "path", "train", "train_target", "val", "val_target", "test", "test_target")
@@ -135,7 +136,9 @@ def evaluate_run(
             known = ", ".join(PERTURBATIONS)
             raise UserError("perturb changes pairs, and is one of {known}, not {perturb!r}", known, perturb)
         examples, on, folder = perturbed(examples, perturb), f"{on}, {perturb}", None
-    model = load(path, device=device) if model is None else model
+    with at_work(_("reading the examples and the model")):
+        examples = examples if data.task == "text" else list(itertools.islice(examples, limit))
+        model = load(path, device=device) if model is None else model
     scores, count, more = score_examples(model, recipe, data, split, examples, limit, folder)
     weights = model.origin.weights if model.origin is not None else "final weights"
     return Evaluation(scores, count, on, (*notes, *more), weights)
@@ -158,9 +161,11 @@ def score_examples(
 
     def counted(batches: Iterable[Batch]) -> Iterator[Batch]:
         nonlocal count
-        for batch in batches:
-            count += len(batch.examples)
-            yield batch
+        with Progress(localized(_("measuring the loss")), None if is_text else len(first)) as display:
+            for batch in batches:
+                count += len(batch.examples)
+                yield batch
+                display.update(count, f"{count:,}")
 
     with TemporaryDirectory() as temporary:
         place = Path(temporary)

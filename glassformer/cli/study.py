@@ -62,6 +62,10 @@ def study(
                 minutes = max(1, round(one.minutes * share))
                 about = one.name, len(one.plan(budget)), minutes, cores
                 say(_("{name}: {trials} trials, about {minutes} min{cores}", *about))
+                for folder in one.missing_data():
+                    say(
+                        _("{folder} is not here, so the trials on it are left out (see `glassformer data get`)", folder)
+                    )
                 with stop.may_drop():
                     report = run(one, budget, (out or OUT) / budget.name, jobs=jobs, device=device)
                 if as_json:

@@ -1,11 +1,11 @@
 """Prepared data, kept in the user's cache folder: another seed or another model on the same data begins at once.
 
-An entry is a folder `prepared/KEY` with copies of what a preparation left in a run, and a manifest with their SHA-256. The key
-is a hash of the content of all files that are read, of the settings that the preparation follows, and of the code that
-prepares, so whatever changes makes another entry. A run gets copies: it needs nothing outside its folder, and an entry may go
-at any time. An entry takes its name when it is whole; of two processes that make the same one, the first wins. What is taken
-is checked on the way, and an entry that is damaged is made again. The least recently used go first when all together are
-larger than `MOST_BYTES`.
+An entry is a folder `prepared/KEY` with copies of what a preparation left in a run, and a manifest with their SHA-256. The
+key is a hash of the content of all files that are read, wherever they lie, of the settings that the preparation follows, and
+of the code that prepares, so whatever changes makes another entry. A run gets copies: it needs nothing outside its folder,
+and an entry may go at any time. An entry takes its name when it is whole; of two processes that make the same one, the first
+wins. What is taken is checked on the way, and an entry that is damaged is made again. The least recently used go first when
+all together are larger than `MOST_BYTES`.
 
 Training text that is drawn (BPE-dropout, augmentation) follows from the seed as well and is an entry of its own for each. Data
 in memory, pipes, and data sets that are no files are not kept.
@@ -22,7 +22,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from glassformer.config import VERSION, DataConfig
@@ -88,11 +88,25 @@ def read_files(config: DataConfig) -> list[FileFacts] | None:
 def key_of(config: DataConfig, files: Iterable[FileFacts]) -> str:
     """The name of the entry that holds this preparation."""
     settings = {name: value for name, value in asdict(config).items() if name not in ONLY_READING | NAMES}
-    origins = (
-        {} if config.builtin else {split: [str(origin) for origin in origins_of(config, split)] for split in SPLITS}
-    )
-    read = [(os.path.abspath(file.path), file.size, file.sha256) for file in files]
-    named = json.dumps([code_version(), settings, origins, read, config.tokenizer_file], sort_keys=True, default=str)
+    contents = {os.path.abspath(file.path): f"{file.size} {file.sha256}" for file in files}
+
+    def content(path: Path) -> str:
+        """A file by what it holds, wherever it lies and however it is called; a folder by its name."""
+        return contents.get(os.path.abspath(path), str(path))
+
+    origins = [] if config.builtin else [(split, origin) for split in SPLITS for origin in origins_of(config, split)]
+    read = [
+        (
+            split,
+            content(origin.path),
+            origin.target and content(origin.target),
+            replace(origin, path=Path(), target=None),
+        )
+        for split, origin in origins
+    ]
+    folders = contents if any(origin.path.is_dir() for _split, origin in origins) else None
+    tokenizer = config.tokenizer_file and content(Path(config.tokenizer_file))
+    named = json.dumps([code_version(), settings, read, folders, tokenizer], sort_keys=True, default=str)
     return hashlib.sha256(named.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 

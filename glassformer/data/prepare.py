@@ -215,12 +215,15 @@ def keep_draws(recipe: Recipe, folder: Path, files: Iterable[FileFacts], key: st
 
 
 def from_cache(recipe: Recipe, folder: Path, files: Iterable[FileFacts], key: str) -> Tokenizers:
-    """The rest of a preparation that the cache had: when the files were last changed, and what is drawn with the seed."""
+    """The rest of a preparation that the cache had: where the files are and when they were last changed, and what is drawn with
+    the seed."""
     config, data = recipe.data, folder / "data"
-    modified = {os.path.abspath(file.path): file.modified for file in files}
     report = DataReport.read(data)
     assert report is not None
-    replace(report, files=[replace(file, modified=modified[file.path]) for file in report.files]).write(data)
+    given = {(os.path.abspath(file.path), file.sha256): file for file in files}
+    by_content = {file.sha256: file for file in files}
+    read = [given.get((file.path, file.sha256)) or by_content[file.sha256] for file in report.files]
+    replace(report, files=[replace(file, path=os.path.abspath(file.path)) for file in read]).write(data)
     tokenizers = Tokenizers.load(folder)
     if drawn_names(config) and not cache.fetch(cache.key_of_draws(key, recipe.train.seed), folder):
         train = training_examples(config, data, report)

@@ -6,16 +6,21 @@ import itertools
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from glassformer.config import DecodeConfig, Recipe
 from glassformer.data.store import run_examples
+from glassformer.decode.garbage import full_collections_wait
 from glassformer.errors import ConfigError
 from glassformer.evaluation.comet import comet_score
 from glassformer.evaluation.metrics import Scores, entity_scores, label_scores, words_per_text, written_scores
-from glassformer.tasks import TextModel, classify, generate, tag, translations
+from glassformer.language import _
+from glassformer.screen import watched
+from glassformer.tasks import TextModel, classify, generate, tag
 from glassformer.tasks.settings import USUAL_TEMPERATURE
+from glassformer.tasks.translate import translate_each
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.training.changes import FOR_SHORT_TARGETS
 
@@ -73,6 +78,13 @@ def greedy(config: DecodeConfig) -> DecodeConfig:
     return DecodeConfig(beam=1, batch_size=128, max_ratio=config.max_ratio, max_extra=config.max_extra, engine="plain")
 
 
+def shown_translations(model: TextModel, texts: list[str]) -> list[str]:
+    """As `translations`, with how far it is on the display."""
+    with full_collections_wait():
+        answers = watched(translate_each(model, texts), _("translating"), len(texts))
+        return [own[0].text for own in answers]
+
+
 def example_scores(
     model: Any, tokenizers: Tokenizers, recipe: Recipe, examples: list[Any], *, edits: bool = False
 ) -> Scores:
@@ -83,7 +95,7 @@ def example_scores(
     match recipe.data.task, recipe.model.family:
         case "pairs", _:
             tokenize = recipe.train.bleu_tokenize
-            scores = written_scores(lambda texts: translations(text_model, texts), examples, tokenize, edits=edits)
+            scores = written_scores(partial(shown_translations, text_model), examples, tokenize, edits=edits)
             if recipe.train.comet is None:
                 return scores
             return scores | comet_score(recipe.train.comet, text_model.device, examples, scores.written)

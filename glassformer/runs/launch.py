@@ -36,7 +36,7 @@ from glassformer.runs.overview import overview
 from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import is_compiled, make_session, pick_device, refuse_several
 from glassformer.runs.stop import Stopped, StopRequest
-from glassformer.screen import be_quiet, say
+from glassformer.screen import at_work, be_quiet, say
 from glassformer.training.changes import as_prepared, changes, check_changes
 from glassformer.training.memory import is_out_of_memory, less_memory
 from glassformer.training.processes import ProcessLost, current, is_lost
@@ -137,7 +137,9 @@ def run_session(session: Session, callbacks: Sequence[TrainerCallback]) -> RunFo
     """Train to the end, with these callbacks, and leave the run behind."""
     session.trainer.callbacks.extend(callbacks)
     current().broadcast(asdict(session.trainer.progress))
-    for line in overview(session):
+    with at_work(_("planning the batches"), line=False):
+        lines = overview(session)
+    for line in lines:
         session.message(line)
     try:
         session.train()
@@ -160,7 +162,11 @@ def make_run(
     try:
         device = pick_device(recipe.train)
         compiling = is_compiled(recipe.train, device)
-        with stop.may_drop(), compiler_loading(device) if compiling else nullcontext():
+        with (
+            stop.may_drop(),
+            compiler_loading(device) if compiling else nullcontext(),
+            at_work(_("preparing the data")),
+        ):
             draft = prepared(draft, recipe, given, start)
     except BaseException as error:
         # Settings or data that cannot be: a folder that looks like a run would only be in the way. What a stop or a full
@@ -174,7 +180,7 @@ def make_run(
     current().broadcast([os.path.abspath(run.path), None])
     ready = time.perf_counter()
     try:
-        with stop.may_drop():
+        with stop.may_drop(), at_work(_("making the model and its batches"), line=False):
             session = make_session(run, run.recipe, run.tokenizers, stop)
     except UserError:
         staging.rollback(run, out, aside, keep_folder=was_there)

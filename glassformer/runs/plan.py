@@ -27,7 +27,7 @@ from glassformer.models import build_model
 from glassformer.runs import make_session, pick_device
 from glassformer.runs.data_notes import too_long
 from glassformer.runs.folder import RunFolder
-from glassformer.screen import duration
+from glassformer.screen import at_work, duration
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.training import memory
 
@@ -205,11 +205,13 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         if needed >= limit:
             advice = _("the weights, their gradients and the optimizer's state alone need more; make the model smaller")
         try:
-            if not advice:
+            # On a GPU memory that runs out is told, and does no harm; so it takes one try, and is compiled once.
+            if not advice and device.type != "cuda":
                 tokens = min(TRIAL_TOKENS, int(micro_tokens)) * recipe.train.accumulate
                 quiet = replace(recipe.train, tensorboard=False, wandb=False)
                 small = replace(recipe, data=replace(recipe.data, batch_tokens=tokens), train=quiet)
-                trial = try_out(run, small, texts, 0.0)
+                with at_work(_("trying a few small steps")):
+                    trial = try_out(run, small, texts, 0.0)
                 small_tokens = max(1.0, trial.step_tokens / recipe.train.accumulate)
                 if not more:  # a micro-batch never holds more than all there is
                     micro_tokens = min(micro_tokens, trial.epoch_steps * trial.step_tokens / recipe.train.accumulate)
@@ -218,7 +220,8 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
                     share = max(2**-10, (limit - fixed) / (needed - fixed))
                     advice = memory.less_memory(recipe, 2.0 ** math.floor(math.log2(share)))
             if not advice:
-                measured = try_out(run, recipe, texts, seconds)
+                with at_work(_("measuring the recipe's steps")):
+                    measured = try_out(run, recipe, texts, seconds)
                 needed = max(needed, fixed + measured.activations)
         except (MemoryError, RuntimeError) as error:
             if not memory.is_out_of_memory(error):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.phases import PhaseClock
 from glassformer.runs.staging import drop_replaced, replaced
 from glassformer.runs.stop import Stopped, StopRequest
+from glassformer.screen import at_work, roughly
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.training.screen import Screen
 from glassformer.training.trainer import NotFinite, Trainer
@@ -110,6 +112,7 @@ class Session:
     screen: Screen
     stop: StopRequest = field(default_factory=StopRequest)
     saved: int | None = None  # the step of the last checkpoint, if nothing has moved since
+    compiles: bool = False  # are the steps compiled?
 
     def __post_init__(self) -> None:
         self.clock = PhaseClock(self.trainer.device)
@@ -188,7 +191,7 @@ class Session:
         scores = None
         weights = self.trainer.served_tensors() if self.trainer.averages() or self.config.shard else None
         if self.processes.rank == 0:
-            with suppress(Stopped), self.clock.during("validate"):
+            with suppress(Stopped), self.clock.during("validate"), at_work(_("validating"), line=False):
                 scores = self.validate(weights)
         values = self.processes.broadcast(None if scores is None else scores.values)
         return scores if values is None or scores is not None else Scores(values)
@@ -335,10 +338,10 @@ class Session:
         self.trainer.model.train()
         with self.all_at_the_end(), self.screen, self.writer:
             self.after_step()  # a run that stopped before a validation owes it
+            if not self.over:
+                self.first_step()
             while not self.over:
                 self.trainer.step()
-                if self.clock.phase == "compile":
-                    self.clock.begin("steps")
                 self.after_step()
             self.screen.at(self.trainer.progress.step)
             with self.clock.during("save"):
@@ -348,6 +351,22 @@ class Session:
                 self.finish()
         self.processes.wait()
         self.log.write({"step": self.trainer.progress.step, "seconds": self.clock.record()})
+
+    def first_step(self) -> None:
+        """The step that everything is made for, compiled code above all."""
+        began = time.perf_counter()
+        if self.compiles:
+            self.screen.on_message(
+                _("compiling the step, which takes a minute or two where nothing is kept from an earlier run here")
+            )
+        with at_work(_("compiling"), line=False) if self.compiles else nullcontext():
+            self.trainer.step()
+        self.clock.begin("steps")
+        if self.compiles:
+            self.screen.on_message(
+                _("compiled, with the first step, in {seconds}", roughly(time.perf_counter() - began))
+            )
+        self.after_step()
 
     def after_step(self) -> None:
         """Whatever is due at this step. The order matters: a checkpoint says that all that comes before it was done."""

@@ -228,4 +228,5 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
         log,
         screen,
         stop if stop else StopRequest(),
+        compiles=compiling,
     )

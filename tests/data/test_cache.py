@@ -219,3 +219,14 @@ def test_the_command_lists_and_clears(tsv: Path, tmp_path: Path) -> None:
     assert call(app, ["data", "cache", "--clear"]).exit_code == 0
     assert not list(cache.entries())
     assert (tmp_path / "cache" / "prepared" / "mine.txt").exists()
+
+
+def test_the_same_files_elsewhere_are_the_same_data(tsv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the report names those that were read. Broken variant: a key made of paths."""
+    prepared(recipe(tsv), tmp_path / "first")
+    shutil.copytree(tsv, tmp_path / "moved")
+    (tsv / "train.tsv").unlink()
+    found = prepared(recipe(tmp_path / "moved"), tmp_path / "second")
+    assert "prepared before" in capsys.readouterr().err and len(list(cache.entries())) == 1
+    assert str(tmp_path / "moved" / "train.tsv") in found["data/report.json"].decode()
+    assert str(tsv / "train.tsv") not in found["data/report.json"].decode()

@@ -100,8 +100,8 @@ class Cleaned:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it: counts and examples; the pairs themselves are in files of their own."""
-        lists = {"kept": self.kept, "removed": self.removed, "repaired": self.repaired}
-        counts = {"read": self.read} | {name: len(pairs) for name, pairs in lists.items()}
+        counts = {"read": self.read, "kept": len(self.kept), "removed": len(self.removed)}
+        counts["repaired"] = len(self.repaired)
         tallies = {"repairs": self.repairs, "rules": self.rules}
         return counts | {name: {k: asdict(v) for k, v in part.items()} for name, part in tallies.items()}
 

@@ -261,6 +261,10 @@ class Claim:
             found += [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
         return found
 
+    def missing_data(self) -> list[str]:
+        """The folders of data that grids need and that are not here."""
+        return sorted({one["needs"] for one in self.grid if not Path(one.get("needs", ".")).exists()})
+
     def is_timed(self, settings: Settings) -> bool:
         """Whether that trial is timed."""
         return self.timed is not None and self.timed.items() <= settings.items()

@@ -14,6 +14,7 @@ from glassformer.config import TrainConfig, read_recipe
 from glassformer.evaluation.held_out import held_out
 from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.lab.claims.claim import Budget, Measured
+from glassformer.training.schedules import schedule
 
 RECIPES = {
     "dates": "dates",
@@ -37,12 +38,13 @@ def for_adamw(corpus: str) -> TrainConfig:
 
 
 def settings_of(corpus: str, optimizer: str, rate: float, steps: int, seed: int) -> dict[str, Any]:
-    """A recipe's settings of training with another optimizer. `rate` multiplies AdamW's own; every optimizer but the
-    schedule-free one follows half a cosine, and nothing is averaged but by that one."""
+    """A recipe's settings of training with another optimizer. `rate` multiplies AdamW's own, at its highest; every optimizer
+    but the schedule-free one follows half a cosine, and nothing is averaged but by that one."""
     recipe = for_adamw(corpus)
+    highest = schedule(recipe, read_recipe(RECIPES[corpus]).model.n_embd)(recipe.warmup)  # noam's is in no setting
     return {
         "optimizer": optimizer,
-        "learning_rate": rate * recipe.learning_rate,
+        "learning_rate": rate * highest,
         "muon_learning_rate": rate * MUON_RATE,
         "schedule": "constant" if optimizer == "schedule-free" else "cosine",
         "warmup": min(recipe.warmup, steps // 10),

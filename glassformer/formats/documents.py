@@ -92,7 +92,7 @@ def translate_po(content: bytes, path: Path, translate: Translate, numbers: bool
 
 def markdown_segment(children: list[Any], numbers: bool) -> Segment:
     """A line of Markdown from markdown-it's inline tokens."""
-    parser, links = SegmentParser(), []
+    parser, links = SegmentParser(numbers=numbers), []
     for token in children:
         at = len(parser.text)
         if token.type in ("text", "softbreak", "hardbreak"):
@@ -108,20 +108,18 @@ def markdown_segment(children: list[Any], numbers: bool) -> Segment:
             node.end, node.closing = at, links.pop() if token.type == "link_close" else token.markup
             parser.siblings().append(node)
         elif token.type == "code_inline":
-            parser.add_text(token.content)
-            code = Node(at, len(parser.text), f"{token.markup}{token.content}{token.markup}", kept=True)
-            parser.siblings().append(code)
+            parser.add_kept(f"{token.markup}{token.content}{token.markup}", token.content)
         elif token.type == "image":
             source = f"![{token.content}]({token.attrs['src']})"
             parser.siblings().append(Node(at, at, source))
         else:
             parser.siblings().append(Node(at, at, token.content or token.markup))
-    return parser.finish(numbers=numbers)
+    return parser.finish()
 
 
 def as_markdown(text: str) -> str:
-    """Text in which nothing is a mark of Markdown by accident. What is protected has its own marks already."""
-    return text if re.fullmatch(r"`.*`|https?://\S+|\S*[{}%@]\S*", text) else re.sub(r"([\\`*\[\]<>])", r"\\\1", text)
+    """Text in which nothing is a mark of Markdown by accident."""
+    return re.sub(r"([\\`*\[\]<>])", r"\\\1", text)
 
 
 def translate_markdown(content: bytes, path: Path, translate: Translate, numbers: bool) -> bytes:
@@ -166,10 +164,10 @@ def xml_tree(content: bytes, path: Path) -> ElementTree.Element:
 
 def xml_segment(parent: ElementTree.Element, kept: list[ElementTree.Element], numbers: bool) -> Segment:
     """What is in an element as a segment: its children as tags <n0>, <n1> …, which are put into `kept`."""
-    parser = SegmentParser()
+    parser = SegmentParser(numbers=numbers)
 
     def add(element: ElementTree.Element) -> None:
-        parser.add_text(element.text or "")
+        parser.add_text(as_html(element.text or ""), entities=True)
         for child in element:
             number = len(kept)
             kept.append(child)
@@ -179,10 +177,10 @@ def xml_segment(parent: ElementTree.Element, kept: list[ElementTree.Element], nu
                 parser.add_tag(f"<n{number}>")
                 add(child)
                 parser.add_tag(f"</n{number}>")
-            parser.add_text(child.tail or "")
+            parser.add_text(as_html(child.tail or ""), entities=True)
 
     add(parent)
-    return parser.finish(numbers=numbers)
+    return parser.finish()
 
 
 def xml_from(markup: str, kept: list[ElementTree.Element]) -> ElementTree.Element:
@@ -289,7 +287,7 @@ def look_of(run: ElementTree.Element) -> str:
 
 def paragraph_segment(paragraph: ElementTree.Element, kept: list[Any], numbers: bool) -> Segment:
     """A paragraph of Word's: runs that do not look as most of it does are tags, whatever is no run of text stays where it is."""
-    parser, runs = SegmentParser(), [child for child in paragraph if child.tag != f"{WORD}pPr"]
+    parser, runs = SegmentParser(numbers=numbers), [child for child in paragraph if child.tag != f"{WORD}pPr"]
     lengths: dict[str, int] = {}
     for run in runs:
         if run.tag == f"{WORD}r" and (text := run_text(run)):
@@ -311,9 +309,9 @@ def paragraph_segment(paragraph: ElementTree.Element, kept: list[Any], numbers: 
         if look == usual and kept[0] is None:
             kept[0] = own[0]
         parser.add_tag(f"<n{number}>") if look != usual else None
-        parser.add_text("".join(run_text(run) or "" for run in own))
+        parser.add_text(as_html("".join(run_text(run) or "" for run in own)), entities=True)
         parser.add_tag(f"</n{number}>") if look != usual else None
-    return parser.finish(numbers=numbers)
+    return parser.finish()
 
 
 def new_run(like: ElementTree.Element | None, text: str) -> ElementTree.Element:

@@ -145,9 +145,9 @@ def place(node: Node, aligned: Aligned, around: Span, within: Span, taken: Seque
     """Where a node goes in the answer. `around`: what its parent is around in the source; `within`: in the answer."""
     if node.start == node.end:
         return place_point(node.start, aligned, around, within, taken)
-    if node.kept:  # as it is, where the model wrote it so
-        at = aligned.text.find(node.opening, within[0], within[1])
-        end = at + len(node.opening)
+    if node.kept:  # where the model wrote it as it read it
+        at = aligned.text.find(node.kept, within[0], within[1])
+        end = at + len(node.kept)
         if at >= 0 and not any(at < e and s < end for s, e in taken):
             return at, end
     elif not taken and node.start <= around[0] and node.end >= around[1]:
@@ -198,14 +198,15 @@ def render(nodes: Sequence[Node], aligned: Aligned, around: Span, within: Span, 
         inside = "" if node.kept or node.start == node.end else None
         if inside is None:
             inside = render(node.children, aligned, (node.start, node.end), (start, end), escape)
-        opening = escape(node.opening) if node.kept else node.opening
-        out += escape(aligned.text[at:start]) + opening + inside + node.closing
+        out += escape(aligned.text[at:start]) + node.opening + inside + node.closing
         at = end
     return out + escape(aligned.text[at : within[1]])
 
 
 def carried_over(segment: Segment, answer: Answer, escape: Callable[[str], str]) -> str:
     """The answer to a segment's text with the segment's markup in it."""
+    if not segment.nodes:
+        return escape(answer.text)
     aligned = Aligned.of(segment.text, answer)
     return render(segment.nodes, aligned, (0, len(segment.text)), (0, len(answer.text)), escape)
 

@@ -4,21 +4,24 @@ A segment is a sentence or more with inline tags (`<b>`, `<a href=…>`): its pl
 a tag, and its tags are nodes with places in that text. Tags are found by where HTML's tokenizer begins and ends them, so
 that whatever is no text stays as it was, to the byte: lxml and selectolax build a tree and write that anew, with other
 quotes, entities and end tags, and the standard library's parser takes half a minute for 20,000 characters of `<a `, which
-anybody may send (docs/log.md). Placeholders, addresses and code are nodes, too, whose content is kept as it is.
+anybody may send (docs/log.md). Placeholders, addresses and code are nodes, too, which stay as they are in the source.
 """
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from glassformer.text.placeholders import placeholders
 
 MARKUP = re.compile(
     r"""
       <!--.*?(?:-->|\Z)                                                    # a comment
     | <[!?][^>]*+(?:>|\Z)                                                  # a declaration
-    | <(script|style)\b.*?(?:</\1\s*>|\Z)                                  # with all that is in it
+    | <(script|style|pre|textarea)\b.*?(?:</\1\s*>|\Z)                     # with all that is in it
     | </?[a-z](?:[^>"']++|"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))*+(?:>|\Z)       # a tag; in its quotes > is no end of it
     """,
     re.DOTALL | re.IGNORECASE | re.VERBOSE,
@@ -34,18 +37,8 @@ EMPTY = frozenset(
 )
 DEEPEST, MOST_TAGS = 50, 200  # of one segment: to place tags takes time in proportion to their number and that of words
 LITERAL = frozenset(["code", "kbd", "samp", "tt", "var"])  # what is in it is no language
-PROTECTED = re.compile(
-    r"""
-      https?://[^\s<>"']*[^\s<>"'.,;:!?)\]]                  # an address of the web
-    | [\w.+-]+@[\w-]+(?:\.[\w-]+)+                            # of mail
-    | \$?\{[^{}\s]*\}                                         # {name}, ${name}, {0}, {}
-    | %\([^()\s]+\)[\#0\ +-]*[\d.]*[a-zA-Z]                   # %(name)s
-    | %[\#0+-]*[\d.]*[sdifgexXcru@](?![a-zA-Z])               # %s, %5.2f
-    """,
-    re.VERBOSE,
-)
 BLANKS = re.compile(r"[ \t\r\n\f]+")  # HTML's: others are characters
-NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,:]\d+)*(?![\w])")
+ENTITY = re.compile(r"&#?\w+;?")
 
 
 @dataclass
@@ -56,7 +49,7 @@ class Node:
     end: int
     opening: str
     closing: str = ""
-    kept: bool = False  # the translation of text[start:end] is `opening`, to the byte
+    kept: str = ""  # where the translation of text[start:end] is `opening`, to the byte: text[start:end]
     words: bool = False  # it begins and ends with letters or digits, and not with marks
     children: list[Node] = field(default_factory=list)
 
@@ -67,16 +60,6 @@ class Segment:
 
     text: str
     nodes: list[Node]
-
-
-def protected_nodes(text: str, *, numbers: bool) -> Iterator[Node]:
-    """Placeholders and addresses, and numbers where they are asked for."""
-    taken = 0
-    found = [*PROTECTED.finditer(text), *(NUMBER.finditer(text) if numbers else ())]
-    for match in sorted(found, key=lambda match: (match.start(), -match.end())):
-        if match.start() >= taken:
-            taken = match.end()
-            yield Node(match.start(), match.end(), match[0], kept=True)
 
 
 def name_of(tag: str) -> str:
@@ -90,67 +73,137 @@ def unescaped(text: str) -> str:
     return html.unescape(re.sub(r"&#[xX]?[0-9a-fA-F]{9,};?", "\ufffd", text))
 
 
+def clip(nodes: list[Node], text: str) -> None:
+    """No node reaches past the end of the text, whose last blank was taken off. Each learns if it begins and ends with words."""
+    for node in nodes:
+        node.start, node.end = min(node.start, len(text)), min(node.end, len(text))
+        node.words = all(text[at].isalnum() for at in (node.start, node.end - 1) if node.start <= at < node.end)
+        clip(node.children, text)
+
+
+def raw_places(raw: str) -> list[int]:
+    """Where each character of the unescaped text begins in the raw one; last, the end of it."""
+    places, at = [], 0
+    for entity in [*ENTITY.finditer(raw), None]:
+        stop = entity.start() if entity else len(raw)
+        places += range(at, stop)
+        if entity:
+            places += [stop] * len(unescaped(entity[0]))
+            at = entity.end()
+    return [*places, len(raw)]
+
+
+class TextPiece(NamedTuple):
+    """A stretch of a text: where it begins in the raw text, what it is there, how it reads, and whether it stays."""
+
+    start: int
+    raw: str
+    text: str
+    kept: bool
+
+
+def text_pieces(raw: str, before: str, *, numbers: bool, entities: bool) -> Iterator[TextPiece]:
+    """A raw text cut at its placeholders. `before`: the character in front of it."""
+    text, at = unescaped(raw) if entities else raw, 0
+    places: Sequence[int] = range(len(raw) + 1)
+    for start, end in placeholders(text, before, numbers=numbers):
+        if text != raw and not at:
+            places = raw_places(raw)
+        for first, last, kept in ((at, start, False), (start, end, True)):
+            yield TextPiece(places[first], raw[places[first] : places[last]], text[first:last], kept)
+        at = end
+    yield TextPiece(places[at], raw[places[at] :], text[at:], False)
+
+
 class SegmentParser:
     """Collects texts and inline tags into a segment. Blanks that follow blanks are left out, line breaks are blanks. Deeper than
-    `DEEPEST` no tag is around anything: it stands where it is."""
+    `DEEPEST` no tag is around anything: it stands where it is. `numbers`: they stay as placeholders do."""
 
-    def __init__(self) -> None:
-        self.text, self.tags = "", 0
+    def __init__(self, *, numbers: bool = False) -> None:
+        self.text, self.tags, self.numbers = "", 0, numbers
+        self.too_deep = False
         self.roots: list[Node] = []
         self.stack: list[tuple[str, Node]] = []
+
+    @property
+    def full(self) -> bool:
+        """Has it as many nodes as a segment may have?"""
+        return self.tags >= MOST_TAGS
 
     def siblings(self) -> list[Node]:
         """Where the next node goes."""
         return self.stack[-1][1].children if self.stack else self.roots
 
-    def add_text(self, text: str) -> None:
-        """Text, entities already characters."""
+    def add_words(self, text: str) -> None:
+        """Text that has no placeholders."""
         blank = BLANKS.sub(" ", text)
-        self.text += blank.lstrip() if not self.text or self.text.endswith(" ") else blank
+        self.text += blank.lstrip(" ") if not self.text or self.text.endswith(" ") else blank
+
+    def add_text(self, raw: str, *, entities: bool = False) -> None:
+        """Text, its placeholders nodes of their own. `entities`: `&amp;` is one character and not five."""
+        for piece in text_pieces(raw, self.text[-1:], numbers=self.numbers, entities=entities):
+            self.add_piece(piece)
+
+    def add_piece(self, piece: TextPiece) -> None:
+        """A piece of text."""
+        if piece.kept:
+            self.add_kept(piece.raw, piece.text)
+        else:
+            self.add_words(piece.text)
+
+    def add_kept(self, raw: str, text: str) -> None:
+        """What stays as it is, and how the model reads it."""
+        at = len(self.text)
+        self.add_words(text)
+        self.tags += 1
+        self.siblings().append(Node(at, len(self.text), raw, kept=self.text[at:].strip()))
+
+    def add_point(self, tag: str) -> None:
+        """A tag that is around nothing."""
+        self.tags += 1
+        self.siblings().append(Node(len(self.text), len(self.text), tag))
+
+    def open(self, name: str, tag: str) -> None:
+        """A tag that is around what comes until its end."""
+        self.add_point(tag)
+        self.too_deep = self.too_deep or len(self.stack) >= DEEPEST
+        if len(self.stack) < DEEPEST:
+            self.stack.append((name, self.siblings()[-1]))
+
+    def close(self, name: str, tag: str) -> None:
+        """The end of a tag. One that closes nothing, or closes another than the last, stands where it is."""
+        if self.stack and self.stack[-1][0] == name:
+            node = self.stack.pop()[1]
+            node.end, node.closing = len(self.text), tag
+            self.tags += 1
+        else:
+            self.add_point(tag)
+
+    def drop(self) -> None:
+        """The last tag that is open is around nothing and stands where it was opened."""
+        node = self.stack.pop()[1]
+        self.siblings()[len(self.siblings()) :] = node.children  # behind it, as they came
+        node.children = []
 
     def add_tag(self, tag: str) -> None:
-        """An inline tag. One that closes nothing, or closes another than the last, stands where it is."""
+        """An inline tag of HTML."""
         name = name_of(tag)
         if name == "br":
-            self.add_text(" ")  # words on two lines are two
-        at = len(self.text)
-        self.tags += 1
-        if tag.startswith("</") and self.stack and self.stack[-1][0] == name:
-            node = self.stack.pop()[1]
-            node.end, node.closing = at, tag
-        elif not name or tag.startswith("</") or name in EMPTY or tag.endswith("/>") or len(self.stack) >= DEEPEST:
-            self.siblings().append(Node(at, at, tag))
+            self.add_words(" ")  # words on two lines are two
+        if tag.startswith("</"):
+            self.close(name, tag)
+        elif not name or name in EMPTY or tag.endswith("/>"):
+            self.add_point(tag)
         else:
-            node = Node(at, at, tag)
-            self.siblings().append(node)
-            self.stack.append((name, node))
+            self.open(name, tag)
 
-    def finish(self, *, numbers: bool = False) -> Segment:
-        """The segment: what was never closed stands where it was opened, and protected words are nodes among the others."""
+    def finish(self) -> Segment:
+        """The segment, without a blank at its end."""
         while self.stack:
-            node = self.stack.pop()[1]
-            self.siblings()[len(self.siblings()) :] = node.children  # behind it, as they came
-            node.children = []
-        self.protect(self.roots, 0, len(self.text), numbers)
+            self.drop()
+        self.text = self.text.rstrip()
+        clip(self.roots, self.text)
         return Segment(self.text, self.roots)
-
-    def protect(self, nodes: list[Node], start: int, end: int, numbers: bool) -> None:
-        """Nodes for the protected words of text[start:end] that no node of these cuts; inside nodes, theirs."""
-        for node in nodes:
-            node.words = all(
-                self.text[at].isalnum() for at in (node.start, node.end - 1) if node.start <= at < node.end
-            )
-            if name_of(node.opening) in LITERAL and node.closing and not node.children:
-                node.children = [Node(node.start, node.end, self.text[node.start : node.end], kept=True)]
-            elif node.closing:
-                self.protect(node.children, node.start, node.end, numbers)
-        for word in protected_nodes(self.text[start:end], numbers=numbers):
-            word.start, word.end = word.start + start, word.end + start
-            # Of a tag without words: inside it.
-            cut = (node.start < word.end and word.start < node.end for node in nodes)
-            if not any(cut):
-                nodes.append(word)
-        nodes.sort(key=lambda node: (node.start, node.end))
 
 
 def html_segments(page: str, *, numbers: bool = False, entities: bool = True) -> list[str | Segment]:
@@ -161,38 +214,43 @@ def html_segments(page: str, *, numbers: bool = False, entities: bool = True) ->
     'one two'
     """
     out: list[str | Segment] = []
-    start, pending = 0, 0  # of what is not yet in `out`; where the run of texts and inline tags began
-    parser = SegmentParser()
+    at, pending = 0, 0  # how far the page is read; where the run of texts and inline tags began
+    parser = SegmentParser(numbers=numbers)
+    endless: set[str] = set()  # names of code that ends nowhere
 
     def flush(end: int) -> None:
         nonlocal parser, pending
-        raw, text = page[pending:end], parser.text
-        if any(letter.isalpha() for letter in text):
+        raw = page[pending:end]
+        if any(letter.isalpha() for letter in parser.text):
             lead, tail = len(raw) - len(raw.lstrip()), len(raw.rstrip())
-            parser.text = text.rstrip()
-            clip(parser.roots, len(parser.text))
-            out.extend([raw[:lead], parser.finish(numbers=numbers), raw[tail:]])
+            out.extend([raw[:lead], parser.finish(), raw[tail:]])
         else:
             out.append(raw)
-        parser, pending = SegmentParser(), end
+        parser, pending = SegmentParser(numbers=numbers), end
 
-    for match in [*MARKUP.finditer(page), None]:
-        text = page[start : match.start() if match else len(page)]
-        parser.add_text(unescaped(text) if entities else text)
+    while True:
+        match = MARKUP.search(page, at)
+        stop = match.start() if match else len(page)
+        for piece in text_pieces(page[at:stop], parser.text[-1:], numbers=numbers, entities=entities):
+            if piece.kept and parser.full:
+                flush(at + piece.start)
+            parser.add_piece(piece)
         if match is None:
-            flush(len(page))
-        elif parser.tags < MOST_TAGS and (name_of(match[0]) in INLINE or match[0].startswith("<!--")):
-            parser.add_tag(match[0])
-            start = match.end()
-        else:
-            flush(match.start())
-            out.append(match[0])
-            start = pending = match.end()
-    return [part for part in out if part != ""]
-
-
-def clip(nodes: list[Node], length: int) -> None:
-    """No node reaches past the end of the text, whose last blank was taken off."""
-    for node in nodes:
-        node.start, node.end = min(node.start, length), min(node.end, length)
-        clip(node.children, length)
+            flush(stop)
+            return [part for part in out if part != ""]
+        tag, name, at = match[0], name_of(match[0]), match.end()
+        if parser.full or not (name in INLINE or tag.startswith("<!--")):
+            flush(stop)
+            out.append(tag)
+            pending = at
+            continue
+        end = None
+        if name in LITERAL - endless and not tag.startswith("</") and not tag.endswith("/>"):
+            end = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(page, at)
+            endless |= {name} if end is None else set()
+        if end is None:
+            parser.add_tag(tag)
+            continue
+        inside = MARKUP.sub("", page[at : end.start()])
+        at = end.end()
+        parser.add_kept(page[stop:at], unescaped(inside) if entities else inside)

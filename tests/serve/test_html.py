@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer.tasks.markup import Aligned, as_html, free_runs, render, token_spans
-from glassformer.text.markup import MOST_TAGS, Segment, html_segments
+from glassformer.text.markup import MOST_TAGS, Segment, html_segments, raw_places, unescaped
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,10 @@ def by_place(text: str) -> Aligned:
         "<div>a <br>b <a href='x'>c <em>d</em></a></div>",
         "one<!-- a note --> two &amp; <b>three</b>",
         "<p><b>one</b></p><p><i>two </i></p>",
+        "one <code>a  <b>b</b>\n &quot;c</code> two",
+        "<pre>one\n  two <b>three</b></pre> four <TEXTAREA>five\n six</textarea>",
+        "one <code>two &amp; three",
+        "&lt;b&gt; <%= link_to 'x' %> {a\n  b} https://a.example/?b=1&c=2 &amp; https://a.example/?b=1&amp;c=2 one",
     ],
 )
 def test_a_text_that_is_its_own_translation_stays_to_the_byte(page: str) -> None:
@@ -58,8 +62,43 @@ def test_a_text_that_is_its_own_translation_stays_to_the_byte(page: str) -> None
     assert "".join(filled) == page.replace(" </i>", "</i>")
 
 
+def test_code_is_no_text() -> None:
+    """Broken variant: blocks of code whose lines are sentences."""
+    page = "<pre><code>def f():\n    one\n</code></pre><textarea>two</textarea><p>three <code>a  b</code></p>"
+    assert [part.text for part in html_segments(page) if isinstance(part, Segment)] == ["three a b"]
+
+
+def test_the_places_of_unescaped_characters() -> None:
+    """Each character of the unescaped text is what its stretch of the raw text says."""
+    draw = np.random.default_rng(0)
+    for _ in range(500):
+        raw = "".join(draw.choice(["&", "amp", ";", "#65", "#x41", "lt", "notin", ",", "é", " ", "a"], 8))
+        places, text = raw_places(raw), unescaped(raw)
+        assert len(places) == len(text) + 1 and places[-1] == len(raw), raw
+        assert all(
+            unescaped(raw[places[i] :]) == text[i:] for i in range(len(text)) if i == 0 or places[i] > places[i - 1]
+        )
+
+
 @pytest.mark.parametrize(
-    "start", ["<", "<a ", "<a a=", "<a a='", "</", "<!", "<!--", "<script>", "<script></", "&#", "</script "]
+    "start",
+    [
+        "<",
+        "<a ",
+        "<a a=",
+        "<a a='",
+        "</",
+        "<!",
+        "<!--",
+        "<script>",
+        "<script></",
+        "&#",
+        "</script ",
+        "<code>",
+        "</code ",
+        "{a} ",
+        "&lt;%s",
+    ],
 )
 def test_what_anybody_may_send_is_read_in_one_pass(start: str) -> None:
     """Broken variant: the standard library's parser, which for some of these takes hours."""

@@ -83,7 +83,8 @@ def clip(nodes: list[Node], text: str) -> None:
 
 def raw_places(raw: str) -> list[int]:
     """Where each character of the unescaped text begins in the raw one; last, the end of it."""
-    places, at = [], 0
+    places: list[int] = []
+    at = 0
     for entity in [*ENTITY.finditer(raw), None]:
         stop = entity.start() if entity else len(raw)
         places += range(at, stop)
@@ -137,6 +138,13 @@ class SegmentParser:
     def add_words(self, text: str) -> None:
         """Text that has no placeholders."""
         blank = BLANKS.sub(" ", text)
+        if (
+            blank.startswith(" ")
+            and not self.text
+            and self.siblings()
+            and not self.siblings()[-1].opening.endswith(" ")
+        ):
+            self.siblings()[-1].opening += " "  # behind a tag that the text does not begin with
         self.text += blank.lstrip(" ") if not self.text or self.text.endswith(" ") else blank
 
     def add_text(self, raw: str, *, entities: bool = False) -> None:
@@ -201,6 +209,9 @@ class SegmentParser:
         """The segment, without a blank at its end."""
         while self.stack:
             self.drop()
+        last = next((node for node in self.roots if node.start == len(self.text) > 0), None)
+        if last is not None and self.text.endswith(" "):
+            last.opening = " " + last.opening
         self.text = self.text.rstrip()
         clip(self.roots, self.text)
         return Segment(self.text, self.roots)

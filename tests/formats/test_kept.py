@@ -1,0 +1,289 @@
+"""What translation has no reason to change stays: a document whose texts are their own translations comes out as it went in."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from glassformer.errors import UserError
+from glassformer.formats.documents import read_document
+from glassformer.formats.documents.document import DocumentParts
+from glassformer.tasks.markup import Aligned, render, token_spans
+from glassformer.text.markup import Segment
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+MC = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+HEAD = (
+    f'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n<w:document xmlns:mc="{MC}" xmlns:w="{W}" xmlns:w14="urn:w14" '
+    'xmlns:r="urn:r" xmlns:wp14="urn:wp14" mc:Ignorable="w14 wp14"><w:body>'
+)
+
+
+def done(document: DocumentParts, translate: Callable[[str], str] = str) -> bytes:
+    """The document with its texts translated letter by letter."""
+    parts = []
+    for part in document.parts:
+        if isinstance(part, Segment):
+            spans = token_spans(list(part.text), part.text)
+            aligned = Aligned(translate(part.text), spans, spans, np.eye(len(spans)))
+            parts.append(render(part.nodes, aligned, *[(0, len(part.text))] * 2, document.escape))
+        else:
+            parts.append(part)
+    return document.written(parts)
+
+
+def read(text: str, name: str, **options: object) -> DocumentParts:
+    return read_document(text.encode(), Path(name), **options)  # type: ignore[arg-type]
+
+
+def texts(document: DocumentParts) -> list[str]:
+    return [part.text for part in document.parts if isinstance(part, Segment)]
+
+
+MARKDOWN = """---
+title: the cat   # a note
+list: [one, two]
+---
+
+# the *cat*
+
+- [ ] a task
+- [x] another **task** with `a  b`
+- [no] task
+
+> quoted <b>words</b>
+
+<https://a.example/x> and {user name} ![alt](a.png "title")
+"""
+
+
+def test_markdown_stays() -> None:
+    """Broken variants: what stands in front is a heading; a box is two brackets."""
+    document = read(MARKDOWN, "a.md")
+    assert done(document).decode() == MARKDOWN.replace("[no]", r"\[no\]") and not document.left
+    assert texts(document)[:3] == ["the cat", "a task", "another task with a b"]
+    assert done(read("+++\na = 1\n+++\nthe cat\r\nand\r\n\r\nthe dog\r\n", "a.md")) == (
+        b"+++\na = 1\n+++\nthe cat and\r\n\r\nthe dog\r\n"
+    )
+    table = read("| a | b |\n| - | - |\n| one \\| two | three |\n", "a.md")
+    assert table.left == 1 and "one \\| two | three" in done(table).decode(), "what cannot be carried over is counted"
+
+
+FILM = """1
+00:00:01,000 --> 00:00:02,000
+- Hello.
+- Hi,
+my friend.
+
+2
+00:00:03,000 --> 00:00:04,000
+<i>one sentence
+on two lines</i>
+
+3
+00:00:05,000 --> 00:00:06,000
+- one
+speaker
+"""
+
+
+def test_each_speaker_of_a_dialogue_is_a_text() -> None:
+    """Broken variant: the lines of a cue as one sentence, whoever says them."""
+    document = read(FILM, "a.srt")
+    assert texts(document) == ["Hello.", "Hi, my friend.", "one sentence on two lines", "- one speaker"]
+    kept = (
+        FILM.replace("Hi,\nmy", "Hi, my").replace("sentence\non", "sentence on").replace("one\nspeaker", "one speaker")
+    )
+    assert done(document).decode() == kept
+
+
+CATALOGUE = """# A catalogue of ours.
+msgid ""
+msgstr ""
+"Project-Id-Version: ours 1\\n"
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Plural-Forms: nplurals=3; plural=(n==1 ? 0 : 1);\\n"
+"X-Generator: hand 2.0\\n"
+
+#: a.py:1
+msgid "the %s cat"
+msgstr ""
+
+#  said at the door
+#, python-format
+#| msgid "the other"
+msgctxt "door"
+msgid ""
+"the\\n"
+"dog"
+msgstr ""
+msgid "one"
+msgid_plural "more"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid   "the sun"
+msgstr "le soleil"
+
+#~ msgid "gone"
+#~ msgstr ""
+"""
+
+
+def test_a_catalogue_changes_where_it_is_translated() -> None:
+    """Broken variant: Babel's own writer, which has a header and flags of its own."""
+    document = read(CATALOGUE, "a.po")
+    wanted = CATALOGUE.replace(
+        '#: a.py:1\nmsgid "the %s cat"\nmsgstr ""', '#: a.py:1\n#, fuzzy\nmsgid "the %s cat"\nmsgstr "THE %s CAT"'
+    )
+    wanted = wanted.replace("#, python-format", "#, fuzzy, python-format")
+    wanted = wanted.replace('"dog"\nmsgstr ""', '"dog"\nmsgstr ""\n"THE\\n"\n"DOG"')
+    assert done(document, lambda text: text.upper().replace("%S", "%s")).decode() == wanted
+    assert document.left == 1, "plurals are left to a person, who is told"
+    assert done(read(CATALOGUE.replace("\n", "\r\n"), "a.po"), str.upper).decode().count("\n") == wanted.count("\n")
+    latin = read(CATALOGUE.replace("UTF-8", "latin-1"), "a.po")
+    with pytest.raises(UserError, match="is in latin-1"):
+        done(latin, lambda text: "猫" * len(text))
+
+
+XLIFF = """<?xml version='1.0' encoding="{}"?>
+<!-- ours --><?tool  a?>
+<xliff  version="1.2" xmlns:o='urn:o' xmlns="urn:x"><file><body>
+  <trans-unit id='1'>
+    <source>the <g id="1">cat</g><!-- a note --> &amp; <x id="2"/><?here?><![CDATA[a <%= dog %>]]></source>{}
+  </trans-unit>
+  <trans-unit id='2'><source>the sun</source><target  state="new"{}</trans-unit>
+</body></file></xliff>
+"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "latin-1", "gbk"])
+def test_whatever_else_an_xml_document_holds_stays(encoding: str) -> None:
+    """Broken variant: a tree that is written anew, without comments, in another encoding."""
+    text = XLIFF.format(encoding, "", "/>")
+    found = done(read_document(text.encode(encoding), Path("a.xlf"))).decode(encoding)
+    first = 'the <g id="1">cat</g><!-- a note --> &amp; <x id="2"/><?here?>a &lt;%= dog %&gt;'
+    assert found == XLIFF.format(encoding, f"\n    <target>{first}</target>", ">the sun</target>")
+    wide = done(read_document(text.encode(encoding), Path("a.xlf")), lambda text: "ł" * len(text)).decode(encoding)
+    assert [own.text for own in ElementTree.fromstring(wide).iter("{urn:x}target")][1] == "łłł łłł".replace(" ", "ł")
+
+
+def test_a_memory_keeps_its_notes_and_document_type() -> None:
+    text = (
+        '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<!-- ours -->\n<tmx version="1.4"><header srclang="en"/><body>'
+        '<tu>\n <tuv xml:lang="en"><!-- a --><seg>the <ph x="1">&lt;b></ph>cat</seg></tuv>{}\n</tu>'
+        '<tu><tuv xml:lang="fr">{}</tuv><tuv xml:lang="en"><seg>the sun</seg></tuv></tu></body></tmx>'
+    )
+    new = '\n <tuv xml:lang="fr"><seg>the <ph x="1">&lt;b></ph>cat</seg></tuv>'
+    for empty in ("", "<seg/>", "<seg></seg>", "<seg><!-- b --></seg>"):
+        wanted = "<seg><!-- b -->the sun</seg>" if "b" in empty else "<seg>the sun</seg>"
+        assert done(read(text.format("", empty), "a.tmx")).decode() == text.format(new, wanted)
+
+
+def test_xml_in_very_many_elements_is_refused() -> None:
+    with pytest.raises(UserError, match="in one another"):
+        read("<x>" * 200_000 + "a" + "</x>" * 200_000, "a.xlf")
+    assert read(f"<x><source>{'<g>a</g>' * 300}</source></x>", "a.xlf").left == 1
+
+
+def letter(body: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("word/document.xml", f"{HEAD}{body}<w:sectPr/></w:body></w:document>")
+        archive.writestr("word/styles.xml", "<styles/>")
+    return out.getvalue()
+
+
+def body_of(content: bytes) -> str:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        text = archive.read("word/document.xml").decode()
+    ElementTree.fromstring(text)
+    assert text.startswith(HEAD) and text.endswith("<w:sectPr/></w:body></w:document>"), "with all that it declares"
+    return text.removeprefix(HEAD).removesuffix("<w:sectPr/></w:body></w:document>")
+
+
+def run(text: str, look: str = "") -> str:
+    return f'<w:r>{look}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+T = '<w:t xml:space="preserve">'
+BOLD = "<w:rPr><w:b/></w:rPr>"
+CHAR = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
+FIELD = CHAR.format("begin") + "<w:r><w:instrText>REF a</w:instrText></w:r>" + CHAR.format("separate")
+START, END = '<w:bookmarkStart w:id="0" w:name="a"/>', '<w:bookmarkEnd w:id="0"/>'
+BOX = "<w:r><w:pict><w:txbxContent><w:p>{}</w:p></w:txbxContent></w:pict></w:r>"
+
+
+@pytest.mark.parametrize(
+    ("inside", "said", "wanted"),
+    [
+        (run("one ") + run("two", BOLD) + run(" three"), "one two three", None),
+        (
+            "<w:r><w:t>one</w:t><w:br/><w:t>two</w:t><w:tab/></w:r>",
+            "one two",
+            f"<w:r>{T}one</w:t><w:br/>{T}two</w:t><w:tab/></w:r>",
+        ),
+        ("<w:r><w:t>one </w:t></w:r><w:r><w:lastRenderedPageBreak/><w:t>two</w:t></w:r>", "one two", run("one two")),
+        (run("one ") + f'<w:ins w:id="1" w:author="a">{run("two")}</w:ins>' + run(" three"), "one two three", None),
+        (run("one ") + '<w:del w:id="1"><w:r><w:delText>no</w:delText></w:r></w:del>' + run("two"), "one two", None),
+        (
+            run("see ") + f'<w:hyperlink r:id="i">{run("the ")}{run("page", BOLD)}</w:hyperlink>' + run(" now"),
+            "see the page now",
+            None,
+        ),
+        (run("see ") + FIELD + run("the page") + CHAR.format("end") + run(" now"), "see the page now", None),
+        (run("see ") + START + run("the page") + END + run(" now"), "see the page now", None),
+        (START + f'<w:hyperlink r:id="i">{run("page")}{END}</w:hyperlink>', "page", None),
+        (f"<w:sdt><w:sdtPr/><w:sdtContent>{run('one')}</w:sdtContent></w:sdt>", "one", None),
+        (run("{na") + '<w:proofErr w:type="a"/>' + run("me}") + run(" &amp; x"), "{name} & x", run("{name} &amp; x")),
+        (run("one", '<w:rPr><w:lang w:val="en"/></w:rPr>') + run(" two"), "one two", run("one two")),
+        (run("one ") + "<w:r><w:drawing/></w:r>" + run("two"), "one two", None),
+        ("<w:pPr><w:jc/></w:pPr>" + run("one"), "one", None),
+    ],
+)
+def test_a_paragraph_of_word_is_one_sentence(inside: str, said: str, wanted: str | None) -> None:
+    """Broken variants: a run with a break in it is no text; links are left out; names that are declared for `mc:Ignorable`
+    alone are dropped, and Word refuses the file."""
+    document = read_document(letter(f"<w:p>{inside}</w:p>"), Path("a.docx"))
+    assert texts(document) == [said] and not document.left
+    assert body_of(done(document)) == f"<w:p>{wanted or inside}</w:p>"
+    tags = re.compile(r"<(?!/?w:[rt]\b)[^>]*>")  # not those of runs, of which there may be more or fewer
+    translated = body_of(done(document, lambda text: text[::-1]))
+    assert sorted(tags.findall(translated)) == sorted(tags.findall(f"<w:p>{wanted or inside}</w:p>"))
+
+
+def test_a_text_box_is_a_text_of_its_own() -> None:
+    inside = run("one ") + BOX.format(run("in it")) + run("two") + BOX.format(BOX.format(run("within")) + run("deep"))
+    document = read_document(letter(f"<w:p>{inside}</w:p><w:p>{BOX.format(run('alone'))}</w:p>"), Path("a.docx"))
+    assert sorted(texts(document)) == sorted(["one two", "in it", "deep", "within", "alone"])
+    assert body_of(done(document)) == f"<w:p>{inside}</w:p><w:p>{BOX.format(run('alone'))}</w:p>"
+
+
+@pytest.mark.parametrize(
+    "inside", [FIELD + run("one"), run("one") + CHAR.format("end"), (run("a") + run("b", BOLD)) * 300]
+)
+def test_what_cannot_be_carried_over_stays_and_is_counted(inside: str) -> None:
+    """A table of contents is one field of many paragraphs. Broken variant: it stays untranslated, and nobody is told."""
+    document = read_document(letter(f"<w:p>{inside}</w:p><w:p>{run('two')}</w:p>"), Path("a.docx"))
+    assert document.left == 1 and texts(document) == ["two"]
+    assert body_of(done(document)) == f"<w:p>{inside}</w:p><w:p>{run('two')}</w:p>"
+
+
+def test_control_characters_of_an_answer_break_no_xml() -> None:
+    document = read_document(letter(f"<w:p>{run('one')}</w:p>"), Path("a.docx"))
+    assert body_of(done(document, lambda text: "\0\2" + "x")) == f"<w:p>{run('x')}</w:p>"
+
+
+def test_what_is_packed_too_well_is_refused() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", f"{HEAD}{' ' * 100_000}</w:body></w:document>")
+    with pytest.raises(UserError, match="more text than any document"):
+        read_document(out.getvalue(), Path("a.docx"), largest=10_000)

@@ -1,7 +1,8 @@
-"""Text files, translated line by line and kept for a while under a name that cannot be guessed."""
+"""Documents, and text files line by line, translated and kept for a while under a name that cannot be guessed."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from contextlib import suppress
@@ -12,29 +13,40 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
+from glassformer.formats.documents import KINDS, read_document
+from glassformer.formats.documents.document import DocumentParts, as_is, decoded, joined_bytes
 from glassformer.serve.answers import unknown_of
 from glassformer.serve.api_errors import APIError, bad_request
 from glassformer.serve.fields import DocumentedRoute, missing, read_fields
 from glassformer.serve.responses import as_json
 from glassformer.serve.service import Service
-from glassformer.serve.translation import TranslationJob, TranslationOptions
+from glassformer.serve.translation import MarkupJob, TranslationOptions
 from glassformer.serve.worker import check_rows
 from glassformer.tasks import check_text
+from glassformer.text.markup import Segment
 
 KEPT_SECONDS = 600.0
 KEPT = 32
 
 
+def read_lines(content: bytes, path: Path) -> DocumentParts:
+    """A plain text, of which every line is a text."""
+    parts: list[str | Segment] = []
+    for line in decoded(content, path).splitlines():
+        parts += [Segment(line, []) if line.strip() else line, "\n"]
+    return DocumentParts(parts, as_is, joined_bytes)
+
+
 class TranslatedFiles:
     """Translated files, kept for a while in the server's folder for them, under names that cannot be guessed."""
 
-    KINDS: ClassVar[tuple[str, ...]] = (".txt", ".md", ".srt")
+    KINDS: ClassVar[tuple[str, ...]] = (".txt", *KINDS)
 
     def __init__(self, service: Service) -> None:
         self.service = service
 
     async def translate_file(self, request: Request) -> Response:
-        """Translate a text file, line by line; the answer says where it is to be fetched."""
+        """Translate a document, its markup kept, or a text file, line by line; the answer says where it is to be fetched."""
         values = await read_fields(request)
         file = values.get("file")
         if not isinstance(file, UploadFile):
@@ -42,26 +54,40 @@ class TranslatedFiles:
         kind = PurePosixPath(file.filename or "").suffix.lower()
         if kind not in self.KINDS:
             raise bad_request(f"file: its name must end in one of {', '.join(self.KINDS)}", "file")
-        try:
-            text = (await file.read()).decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise bad_request("file: it is not UTF-8", "file") from None
-        lines = text.splitlines()
-        texts = [check_text(line) for line in lines if line.strip()]
-        check_rows(len(texts), self.service.limits.rows)
         for name in ("source", "target"):
             if name not in values:
                 raise missing(name)
         source, target = values["source"], values["target"]
         if not isinstance(source, str) or not isinstance(target, str):
             raise bad_request("source and target are codes of languages", "source")
-        run, _, _ = await self.service.run_for(source[:20], target[:20], [text[:2000]])
-        job = TranslationJob(texts, TranslationOptions())
-        answers = iter(await self.service.ask(run, job))
-        done = "\n".join(next(answers)[0].text if line.strip() else line for line in lines) + ("\n" if lines else "")
-        name = self.keep(kind, done.encode())
+        document = await asyncio.to_thread(self.parts_of, await file.read(), kind, source[:20], target[:20])
+        job = MarkupJob([document.parts], TranslationOptions(), document.escape)
+        check_rows(len(job.texts), self.service.limits.rows)
+        run, _, _ = await self.service.run_for(source[:20], target[:20], ["\n".join(job.texts)[:2000]])
+        (parts,) = await self.service.ask(run, job)
+        name = self.keep(kind, await asyncio.to_thread(document.written, parts))
         url = f"{request.scope['scheme']}://{request.headers['host']}/download_file/{name}"
-        return as_json({"translatedFileUrl": url} | unknown_of(job.unknown))
+        left = {"paragraphsLeft": document.left} if document.left else {}
+        return as_json({"translatedFileUrl": url} | left | unknown_of(job.unknown))
+
+    def parts_of(self, content: bytes, kind: str, source: str, target: str) -> DocumentParts:
+        """A file, apart: of a plain text the lines."""
+        path, most = Path(f"file{kind}"), self.service.limits.text
+        if kind == ".txt":
+            document = read_lines(content, path)
+        else:
+            sources = () if source == "auto" else (source,)
+            known = {".tmx": {"languages": (sources, target)}, ".docx": {"largest": 16 * self.service.limits.file}}
+            document = read_document(content, path, **known.get(kind, {}))
+        for part in document.parts:
+            if isinstance(part, Segment):
+                check_text(part.text)
+                if kind != ".txt" and len(part.text) > most:
+                    raise bad_request(
+                        f"file: a paragraph of {len(part.text):,} characters is longer than the {most:,} taken here",
+                        "file",
+                    )
+        return document
 
     def kept(self) -> dict[str, tuple[float, Path]]:
         """What is kept, with its age in seconds; what was kept long enough goes."""
@@ -89,7 +115,12 @@ class TranslatedFiles:
         if kept is None:
             raise APIError(404, "there is no such file, or it was kept long enough")
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(kept[1].read_bytes(), media_type="text/plain; charset=utf-8", headers=headers)
+        kind = (
+            "application/octet-stream"
+            if name.endswith((".docx", ".tmx", ".xlf", ".xliff"))
+            else "text/plain; charset=utf-8"
+        )
+        return Response(kept[1].read_bytes(), media_type=kind, headers=headers)
 
     def routes(self) -> list[DocumentedRoute]:
         """Both routes, with their schema."""

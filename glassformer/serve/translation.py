@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -143,26 +143,33 @@ class TranslationJob(ServerJob):
             hypothesis.alignment = rows
 
 
-class HtmlJob(TranslationJob):
-    """Pieces of markup whose texts are translated and whose tags stay: each sentence goes to the model whole, and the tags inside
-    it around the words that translate theirs (tasks/markup.py). Whatever is no text stays as it was, to the byte
-    (text/markup.py)."""
+class MarkupJob(TranslationJob):
+    """Documents whose texts are translated and whose tags stay: each sentence goes to the model whole, and the tags inside it
+    around the words that translate theirs (tasks/markup.py). `pages`: of each its parts, which stay or are segments."""
 
-    def __init__(self, pages: Sequence[str], options: TranslationOptions) -> None:
-        self.pages = [html_segments(page) for page in pages]
+    def __init__(
+        self,
+        pages: Sequence[Sequence[str | Segment]],
+        options: TranslationOptions,
+        escape: Callable[[str], str] = as_html,
+    ) -> None:
+        self.pages, self.escape = pages, escape
         segments = [part for parts in self.pages for part in parts if isinstance(part, Segment)]
         aligned = any(segment.nodes for segment in segments)
         super().__init__([segment.text for segment in segments], replace(options, align=aligned))
 
     def result(self, model: TextModel) -> Generator[None, None, Any]:
-        """Each piece of markup in the other language."""
+        """The parts of each document in the other language."""
         answers: list[list[Answer]] = yield from super().result(model)
         found, filled = iter(answers), []
         for parts in self.pages:
-            page = ""
+            page = []
             for part in parts:
-                page += carried_over(part, next(found)[0], as_html) if isinstance(part, Segment) else part
-                yield
+                if isinstance(part, Segment):
+                    page.append(carried_over(part, next(found)[0], self.escape))
+                    yield
+                else:
+                    page.append(part)
             filled.append(page)
         return filled
 
@@ -173,3 +180,15 @@ class HtmlJob(TranslationJob):
             [word for part in parts if isinstance(part, Segment) for word in next(unknown)] for parts in self.pages
         ]
         return [list(dict.fromkeys(own)) for own in words]
+
+
+class HtmlJob(MarkupJob):
+    """Pieces of HTML. Whatever is no text stays as it was, to the byte (text/markup.py)."""
+
+    def __init__(self, pages: Sequence[str], options: TranslationOptions) -> None:
+        super().__init__([html_segments(page) for page in pages], options)
+
+    def result(self, model: TextModel) -> Generator[None, None, Any]:
+        """Each piece in the other language."""
+        pages = yield from super().result(model)
+        return ["".join(parts) for parts in pages]

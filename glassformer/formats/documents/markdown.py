@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +19,43 @@ def as_markdown(text: str) -> str:
     return re.sub(r"([\\`*\[\]<>]|(?<!\w)_|_(?!\w))", r"\\\1", text)
 
 
+def add_token(parser: SegmentParser, token: Any, links: list[str]) -> None:
+    """One of markdown-it's inline tokens that is no text. `links`: the ends of those that are open."""
+    title = f' "{token.attrs["title"]}"' if token.attrs.get("title") else ""
+    if token.type == "link_open":
+        links.append(">" if token.markup == "autolink" else f"]({token.attrs['href']}{title})")
+        parser.open("a", "<" if token.markup == "autolink" else "[")
+    elif token.type == "link_close":
+        parser.close("a", links.pop())
+    elif token.type.endswith("_open"):
+        parser.open(token.tag, token.markup)
+    elif token.type.endswith("_close"):
+        parser.close(token.tag, token.markup)
+    elif token.type == "code_inline":
+        parser.add_kept(f"{token.markup}{token.content}{token.markup}", token.content)
+    elif token.type == "image":
+        parser.add_point(f"![{token.content}]({token.attrs['src']}{title})")
+    elif token.type == "html_inline":
+        parser.add_tag(token.content)
+    else:
+        parser.add_point(token.content or token.markup)
+
+
 def markdown_segment(children: list[Any], box: str, numbers: bool) -> Segment | None:
     """A text of Markdown from markdown-it's inline tokens; None where there is too much in it. `box`: what it begins with and
     is no text."""
     parser, links = SegmentParser(numbers=numbers), []
-    for number, token in enumerate(children):
-        content = token.content.removeprefix(box) if number == 0 else token.content
-        if token.type in ("text", "softbreak", "hardbreak"):
-            parser.add_text(content or " ")
-        elif token.type == "link_open" and token.markup == "autolink":
-            links.append(">")
-            parser.open("a", "<")
-        elif token.type == "link_open":
-            title = token.attrs.get("title")
-            links.append(f"]({token.attrs['href']}" + (f' "{title}")' if title else ")"))
-            parser.open("a", "[")
-        elif token.type == "link_close":
-            parser.close("a", links.pop())
-        elif token.type.endswith("_open"):
-            parser.open(token.tag, token.markup)
-        elif token.type.endswith("_close"):
-            parser.close(token.tag, token.markup)
-        elif token.type == "code_inline":
-            parser.add_kept(f"{token.markup}{content}{token.markup}", content)
-        elif token.type == "image":
-            title = token.attrs.get("title")
-            parser.add_point(f"![{content}]({token.attrs['src']}" + (f' "{title}")' if title else ")"))
-        elif token.type == "html_inline":
-            parser.add_tag(content)
-        else:
-            parser.add_point(content or token.markup)
-    return None if parser.full or parser.too_deep else parser.finish()
+    text = ("text", "softbreak", "hardbreak")
+    for is_text, group in groupby(children, lambda token: token.type in text):
+        if is_text:
+            words = "".join(token.content or " " for token in group)
+            parser.add_text(words if parser.text else words.removeprefix(box))
+            continue
+        for token in group:
+            add_token(parser, token, links)
+        if parser.full or parser.too_deep:
+            return None
+    return parser.finish()
 
 
 def read_markdown(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:

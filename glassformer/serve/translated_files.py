@@ -7,7 +7,7 @@ import secrets
 import time
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
@@ -77,7 +77,10 @@ class TranslatedFiles:
             document = read_lines(content, path)
         else:
             sources = () if source == "auto" else (source,)
-            known = {".tmx": {"languages": (sources, target)}, ".docx": {"largest": 16 * self.service.limits.file}}
+            known: dict[str, dict[str, Any]] = {
+                ".tmx": {"languages": (sources, target)},
+                ".docx": {"largest": 16 * self.service.limits.file},
+            }
             document = read_document(content, path, **known.get(kind, {}))
         for part in document.parts:
             if isinstance(part, Segment):

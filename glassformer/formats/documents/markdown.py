@@ -44,7 +44,8 @@ def add_token(parser: SegmentParser, token: Any, links: list[str]) -> None:
 def markdown_segment(children: list[Any], box: str, numbers: bool) -> Segment | None:
     """A text of Markdown from markdown-it's inline tokens; None where there is too much in it. `box`: what it begins with and
     is no text."""
-    parser, links = SegmentParser(numbers=numbers), []
+    parser = SegmentParser(numbers=numbers)
+    links: list[str] = []
     text = ("text", "softbreak", "hardbreak")
     for is_text, group in groupby(children, lambda token: token.type in text):
         if is_text:

@@ -187,6 +187,11 @@ def place_point(at: int, aligned: Aligned, around: Span, within: Span, taken: Se
     return place, place
 
 
+def around_nothing(node: Node) -> str:
+    """A node that is around no text, with those in it: a link around a picture."""
+    return node.opening + "".join(map(around_nothing, node.children)) + node.closing
+
+
 def render(nodes: Sequence[Node], aligned: Aligned, around: Span, within: Span, escape: Callable[[str], str]) -> str:
     """The stretch `within` of the answer with these nodes in it. Larger ones choose their place first."""
     placed: list[tuple[Span, int, Node]] = []
@@ -195,8 +200,9 @@ def render(nodes: Sequence[Node], aligned: Aligned, around: Span, within: Span, 
         placed.append((span, number, node))
     out, at = "", within[0]
     for (start, end), _number, node in sorted(placed, key=lambda entry: (entry[0], entry[1])):
-        inside = "" if node.kept or node.start == node.end else None
-        if inside is None:
+        if node.kept or node.start == node.end:
+            inside = "".join(map(around_nothing, node.children))
+        else:
             inside = render(node.children, aligned, (node.start, node.end), (start, end), escape)
         out += escape(aligned.text[at:start]) + node.opening + inside + node.closing
         at = end

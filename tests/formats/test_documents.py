@@ -51,6 +51,7 @@ def carried(page: str, order: list[int], words: list[str]) -> str:
         ("<i>the <b>red</b> house</i>", [0, 2, 1], "la maison rouge", "<i>la maison <b>rouge</b></i>"),
         ("<a href='x>y'>one two</a> three", [2, 0, 1], "C A B", "C <a href='x>y'>A B</a>"),
         ("one<br> two three", [2, 1, 0], "C B A", "C <br>B A"),
+        ("one <a><i><img></i><br/></a>two", [1, 0], "B A", "<a><i><img></i><br/></a>B A"),
         ("see <code>x &lt; y</code> now", [0, 1, 2, 3, 4], "sieh {} jetzt a b", None),
         ("a {name} b", [2, 1, 0], "B Name A", "B {name} A"),
         ("a {name} b", [2, 1, 0], "B {name} A", "B {name} A"),

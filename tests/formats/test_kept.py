@@ -259,6 +259,29 @@ def test_a_paragraph_of_word_is_one_sentence(inside: str, said: str, wanted: str
     assert sorted(tags.findall(translated)) == sorted(tags.findall(f"<w:p>{wanted or inside}</w:p>"))
 
 
+def test_whatever_the_alignment_a_paragraph_of_word_keeps_its_elements() -> None:
+    """Broken variants: a run within a run; a field whose end comes before its result; what is in a tag without text is lost."""
+    link = f'<w:hyperlink r:id="i">{START}{run("li nk")}{run("b", BOLD)}</w:hyperlink>'
+    pieces = [run("one "), run("two ", BOLD), f"<w:r>{T}a</w:t><w:br/>{T}b {{x}}</w:t></w:r>", link, START, END]
+    pieces += [FIELD + run("fi eld") + CHAR.format("end"), "<w:r><w:drawing/></w:r>", BOX.format(run("box"))]
+    draw, tags = np.random.default_rng(1), re.compile(r"<(?!/?w:[rt]\b|/?w:rPr|w:b/)[^>]*>")
+    for _ in range(100):
+        body = f"<w:p>{''.join(draw.choice(pieces, draw.integers(1, 8)))}</w:p>"
+        document, parts = read_document(letter(body), Path("a.docx")), []
+        for part in document.parts:
+            assert isinstance(part, Segment)
+            words, read = draw.choice(["W", "XX", "&", "zz-1"], draw.integers(0, 7)).tolist(), part.text.split()
+            answer, weights = " ".join(words), draw.random((len(words), len(read)))
+            aligned = Aligned(answer, token_spans(read, part.text), token_spans(words, answer), weights)
+            parts.append(render(part.nodes, aligned, (0, len(part.text)), (0, len(answer)), document.escape))
+        out = body_of(document.written(parts))
+        assert sorted(tags.findall(out)) == sorted(tags.findall(body)) and not document.left
+        fields = re.findall(r'fldCharType="(\w+)"', out)
+        assert fields == ["begin", "separate", "end"] * (len(fields) // 3)
+        tree = ElementTree.fromstring(f'<x xmlns:w="{W}" xmlns:r="urn:r">{out}</x>')
+        assert not tree.findall(f".//{{{W}}}r/{{{W}}}r")
+
+
 def test_a_text_box_is_a_text_of_its_own() -> None:
     inside = run("one ") + BOX.format(run("in it")) + run("two") + BOX.format(BOX.format(run("within")) + run("deep"))
     document = read_document(letter(f"<w:p>{inside}</w:p><w:p>{BOX.format(run('alone'))}</w:p>"), Path("a.docx"))

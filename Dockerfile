@@ -8,7 +8,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends make && rm -
 RUN useradd --create-home --uid 10001 glassformer
 
 WORKDIR /app
-COPY Makefile pyproject.toml constraints.txt README.md LICENSE ./
+COPY Makefile pyproject.toml constraints.txt PYPI.md LICENSE ./
 COPY glassformer ./glassformer
 RUN make server
 

@@ -229,6 +229,15 @@ def figures_in(text: str) -> Counter[str]:
     return Counter(found.rstrip(".,") for found in re.findall(r"(?<![\w.#])\d[\d,.]*(?:k(?![A-Za-z])|%)?", text))
 
 
+def test_the_page_on_pypi_needs_nothing_beside_it() -> None:
+    """There a link into the repository, or a picture of it, leads nowhere; and its commands are commands. Broken variant: README.md."""
+    (name,) = re.findall(r'^readme = "(.+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    page = (ROOT / name).read_text(encoding="utf-8")
+    assert all(link.startswith("https://") for link in re.findall(r"\]\(([^)]*)\)", page)) and "![" not in page
+    verbs = re.findall(r"^ {4}glassformer (\w+)", page, re.MULTILINE)
+    assert len(verbs) > 5 and all(call(verb, "--help").returncode == 0 for verb in verbs)
+
+
 def test_both_readmes_give_the_same_figures() -> None:
     """Caught: a measurement that was brought up to date in one language alone."""
     english, chinese = figures_in(ENGLISH), figures_in(CHINESE)

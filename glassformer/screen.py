@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -293,11 +294,17 @@ class Progress:
 
 @contextmanager
 def at_work(what: str, *, line: bool = True) -> Iterator[None]:
-    """Shows what is going on inside, of which nobody can say how far it is. `line`: where there is no terminal, too."""
+    """Shows what is going on inside, of which nobody can say how far it is. `line`: where there is no terminal, too, if it takes
+    longer than a second."""
     with Progress(localized(what), None, after=0) as display:
-        if line and not display.on_terminal:
-            display.update(0, line=True)
-        yield
+        later = threading.Timer(1.0, warn, [what])
+        later.daemon = True
+        if line and not display.silent and not display.on_terminal:
+            later.start()
+        try:
+            yield
+        finally:
+            later.cancel()
 
 
 def watched(items: Iterable[T], what: str, total: int, *, every: int = 1) -> Iterator[T]:

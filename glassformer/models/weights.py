@@ -81,3 +81,13 @@ def inference_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor
     """Of a checkpoint's tensors, the weights to predict with: the exponential moving average, where there is one, and LoRA
     updates merged in."""
     return merge_lora(ema_or_model_weights(tensors))
+
+
+def average(sets: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of several sets of weights, summed in float64 and in order."""
+    return {
+        name: torch.stack([s[name].double() for s in sets]).mean(0).to(first.dtype)
+        if first.is_floating_point()
+        else first
+        for name, first in sets[-1].items()
+    }

@@ -364,3 +364,11 @@ class Checkpoints:
             if step not in keep:
                 with contextlib.suppress(OSError):  # a checkpoint too many is no reason to stop
                     remove(self.path(step))
+
+
+SMALL_MODEL = 16_000_000  # bytes of weights; of a larger model the beginnings are kept only where the recipe asks
+
+
+def is_historic(step: int) -> bool:
+    """0, and from 10 on the ones and threes of each power of ten: 10, 30, 100, 300 …"""
+    return step == 0 or (step >= 10 and step in (10 ** (len(str(step)) - 1), 3 * 10 ** (len(str(step)) - 1)))

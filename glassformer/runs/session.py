@@ -22,11 +22,17 @@ from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files import durable, structured
 from glassformer.files.owned import HeldFolder
 from glassformer.language import _, localized
-from glassformer.models.weights import ema_or_model_weights, inference_weights, load_model_tensors, model_tensors
+from glassformer.models.weights import (
+    average,
+    ema_or_model_weights,
+    inference_weights,
+    load_model_tensors,
+    model_tensors,
+)
 from glassformer.nn.lora import adapter_tensors
 from glassformer.runs import checkpoint
 from glassformer.runs.background import BackgroundWriter, copied
-from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
+from glassformer.runs.checkpoint import SMALL_MODEL, is_historic, read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.phases import PhaseClock
@@ -42,24 +48,6 @@ def shorten(text: str, width: int = 60) -> str:
     """A text in one line of at most `width` characters."""
     text = " ".join(text.split())
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def average(sets: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of several sets of weights, summed in float64 and in order."""
-    return {
-        name: torch.stack([s[name].double() for s in sets]).mean(0).to(first.dtype)
-        if first.is_floating_point()
-        else first
-        for name, first in sets[-1].items()
-    }
-
-
-SMALL_MODEL = 16_000_000  # bytes of weights; of a larger model the beginnings are kept only where the recipe asks
-
-
-def is_historic(step: int) -> bool:
-    """0, and from 10 on the ones and threes of each power of ten: 10, 30, 100, 300 …"""
-    return step == 0 or (step >= 10 and step in (10 ** (len(str(step)) - 1), 3 * 10 ** (len(str(step)) - 1)))
 
 
 MOST = 1 << 53  # of anything that is counted

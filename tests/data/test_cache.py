@@ -221,7 +221,9 @@ def test_the_command_lists_and_clears(tsv: Path, tmp_path: Path) -> None:
     assert (tmp_path / "cache" / "prepared" / "mine.txt").exists()
 
 
-def test_the_same_files_elsewhere_are_the_same_data(tsv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_files_elsewhere_are_the_same_data(
+    tsv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And the report names those that were read. Broken variant: a key made of paths."""
     prepared(recipe(tsv), tmp_path / "first")
     shutil.copytree(tsv, tmp_path / "moved")

@@ -16,11 +16,10 @@ from glassformer.api.evaluation import score_split
 from glassformer.config import Recipe, read_recipe
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import ConfigError, UserError
-from glassformer.runs.checkpoint import read_checkpoint
+from glassformer.runs.checkpoint import is_historic, read_checkpoint
 from glassformer.runs.curves import draw_curves
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.overview import which_weights
-from glassformer.runs.session import is_historic
 from glassformer.text.tokenizer import UNK, Tokenizer
 from tests.number_pairs import ENGLISH, GERMAN, pairs, recipe, write_tsv
 

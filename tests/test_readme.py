@@ -230,7 +230,8 @@ def figures_in(text: str) -> Counter[str]:
 
 
 def test_the_page_on_pypi_needs_nothing_beside_it() -> None:
-    """There a link into the repository, or a picture of it, leads nowhere; and its commands are commands. Broken variant: README.md."""
+    """There a link into the repository, or a picture of it, leads nowhere; and its commands are commands. Broken variant:
+    README.md."""
     (name,) = re.findall(r'^readme = "(.+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
     page = (ROOT / name).read_text(encoding="utf-8")
     assert all(link.startswith("https://") for link in re.findall(r"\]\(([^)]*)\)", page)) and "![" not in page

@@ -15,7 +15,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests.shapes import check_shapes
+from tests.shapes import CALLS, check_shapes
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("new", deadline=None)
@@ -66,6 +66,12 @@ CHECKED_BELOW = ("laws", "serve", "browser")
 def _shapes_are_checked_elsewhere(request: pytest.FixtureRequest) -> None:
     if request.path.relative_to(TESTS).parts[0] in CHECKED_BELOW:
         request.getfixturevalue("as_in_production")
+
+
+@pytest.fixture(autouse=True)
+def _shapes_are_checked_from_the_first_call() -> None:
+    """Of each function in each test, whatever was called before."""
+    CALLS.clear()
 
 
 @pytest.fixture(autouse=True)

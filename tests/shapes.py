@@ -1,13 +1,15 @@
-"""Shapes and types are checked at every call of a function that writes shapes in its signature; mypy has looked at the others.
+"""Shapes and types are checked when a function that writes shapes in its signature is called; mypy has looked at the others.
 
 jaxtyping's own import hook wraps every function of a module, those within functions anew at each call, and looks at each
-argument twice, before the call and after it: a third of a small model's time. This does the same once."""
+argument twice, before the call and after it: a third of a small model's time. This does the same once, at a function's first
+calls of a test, and then at every so manieth: the thousands that follow in a training or a search are much like them."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,9 @@ import jaxtyping
 from beartype import beartype
 
 PACKAGE = Path(__file__).parents[1] / "glassformer"
+FIRST, THEN_EVERY = 40, 16  # calls that are checked: the first in each test, and one of so many later ones
+CALLS: Counter[Any] = Counter()
+"""How often each function was called in this test."""
 decorate = jaxtyping.jaxtyped
 
 
@@ -43,7 +48,9 @@ def checked(function: Any) -> Any:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        if jaxtyping.config.jaxtyping_disable:
+        CALLS[function] += 1
+        late = CALLS[function] > FIRST and CALLS[function] % THEN_EVERY
+        if late or jaxtyping.config.jaxtyping_disable:
             return function(*args, **kwargs)
         with decorate("context"):
             return strict(*args, **kwargs)

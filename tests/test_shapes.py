@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.nn import block
-from tests.shapes import PACKAGE, checked, modules_with_shapes
+from tests.shapes import FIRST, PACKAGE, THEN_EVERY, checked, modules_with_shapes
 
 Ids = Int[Tensor, " n"]
 
@@ -46,6 +46,20 @@ def test_a_shape_that_does_not_hold_is_an_error(as_in_production: None) -> None:
             joined(*wrong)
     with pytest.raises(Exception, match="violates type hint"):
         doubled(torch.ones(3, dtype=torch.long))
+
+
+def test_later_calls_are_checked_now_and_then() -> None:
+    """Broken variant: after the first ones none."""
+    one = torch.ones
+    for _call in range(FIRST):
+        joined(one(2, 3), one(2, 4))
+    found = 0
+    for _call in range(10 * THEN_EVERY):
+        try:
+            joined(one(2).long()[None], one(1, 4))
+        except Exception:
+            found += 1
+    assert found == 10
 
 
 def test_every_function_that_writes_shapes_is_checked() -> None:

@@ -81,7 +81,7 @@ def greedy(config: DecodeConfig) -> DecodeConfig:
 def shown_translations(model: TextModel, texts: list[str]) -> list[str]:
     """As `translations`, with how far it is on the display."""
     with full_collections_wait():
-        answers = watched(translate_each(model, texts), _("translating"), len(texts))
+        answers = watched(translate_each(model, texts), _("translating"), len(texts), every=max(1, len(texts) // 100))
         return [own[0].text for own in answers]
 
 

@@ -128,7 +128,7 @@ def run_trials(title: str, calls: Mapping[str, TrialCall], path: Path, jobs: int
     missing = {key: call for key, call in calls.items() if key not in kept}
     if missing:
         with path.open("a", encoding="utf-8") as file, Progress(title, len(calls), after=0) as progress:
-            progress.update(len(calls) - len(missing), f"{len(missing)} trials", line=True)
+            progress.update(len(calls) - len(missing), f"{len(missing)} trial{'s' * (len(missing) > 1)}", line=True)
             file.write("\n" if file.tell() else "")  # the last line may have been torn
             together = {key: call for key, call in missing.items() if not call.timed} if jobs > 1 else {}
             rest = ((key, call()) for key, call in missing.items() if key not in together)

@@ -17,7 +17,7 @@ from glassformer.data.splits import normalized
 from glassformer.errors import UserError
 from glassformer.lab.better import improve as study
 from glassformer.lab.better import trial
-from glassformer.lab.better.held_out import keys_of, read_jsonl
+from glassformer.lab.better.held_out import keys_of, read_jsonl, write_jsonl
 from glassformer.lab.better.trial import Answered
 from glassformer.lab.runner import KEPT
 from tests.commands import call
@@ -124,6 +124,13 @@ def test_what_was_broken_off_goes_on_to_the_same_report(
     assert (home / "broken" / KEPT).read_bytes().strip() == journal.strip()
     with pytest.raises(UserError, match="was begun with other minutes; choose another --out"):
         improved(home, home / "broken", minutes=7.0)
+
+
+def test_pairs_with_separators_of_unicode_are_read_as_they_were_written(tmp_path: Path) -> None:
+    """Broken variant: lines that end at U+2028 or U+0085, as str.splitlines has it."""
+    rows = [("one\u2028two\x85three", "一\u2029二"), ("a", "b\x1cc")]
+    write_jsonl(tmp_path / "pairs.jsonl", rows)
+    assert read_jsonl(tmp_path / "pairs.jsonl") == rows
 
 
 def right_in(first: int, last: int) -> Answered:

@@ -31,7 +31,7 @@ def write_jsonl(path: Path, pairs: Iterable[Pair]) -> None:
 
 def read_jsonl(path: Path) -> list[Pair]:
     """The pairs that `write_jsonl` wrote."""
-    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    rows = map(json.loads, path.read_bytes().splitlines())  # of bytes: a text may hold other separators of Unicode
     return [(row["source"], row["target"]) for row in rows]
 
 

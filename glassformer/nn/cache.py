@@ -165,12 +165,13 @@ class KVCache:
         """Slots move to the places of others, which are free."""
         if not from_slots:
             return
-        filled = self.filled(max(*from_slots, *to_slots) + 1)
+        n = max(*from_slots, *to_slots) + 1
+        filled, width = self.filled(n), self.source_width(n)
         for known in (self.columns_host, self.lengths_host, self.source_widths):
             known[to_slots] = known[from_slots]
         tensors = [self.bias, self.positions, self.lengths, self.columns, self.tokens]
         tensors += [block[:, :, :filled] for pair in self.past for block in pair]
-        tensors += [block for pair in self.source for block in pair]
+        tensors += [block[:, :, :width] for pair in self.source for block in pair]
         move_slots([*tensors, self.source_bias], from_slots, to_slots)
 
     def grow(self, columns: int, source: int = 0) -> None:

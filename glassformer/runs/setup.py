@@ -89,6 +89,11 @@ def make_fast(model: Any, device: torch.device, *, compiled: bool, precision: st
     accelerate(model, compiled=compiled, float8=precision == "fp8", short_rows=processes.broadcast(tried))
 
 
+def trains_in_half(config: TrainConfig, device: torch.device) -> bool:
+    """Whether a training's products are in bfloat16."""
+    return config.precision in ("bf16", "fp8") or (config.precision == "auto" and device.type == "cuda")
+
+
 def compiled_loss(model: Any, smoothing: float, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
     """The loss as one compiled function of plain tensors; a fixed shape compiles once."""
 
@@ -195,7 +200,7 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
     loss = make_loss(model, config, device, compiling=compiling)
     measured = to_measure(model, config)
     loss = processes.parallel(model, loss, shard=config.shard)
-    half = config.precision in ("bf16", "fp8") or (config.precision == "auto" and device.type == "cuda")
+    half = trains_in_half(config, device)
     log = MetricsLog(
         run.metrics_file if processes.rank == 0 else None,
         run.path / "tensorboard" if config.tensorboard else None,

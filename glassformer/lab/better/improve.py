@@ -2,7 +2,8 @@
 
 Each step makes a candidate, and candidate and best so far answer the same validation pairs. It is kept if the 95% interval of
 the difference, by a paired bootstrap, lies above zero; otherwise it is refused, and told with its numbers all the same. (Below
-a score of 1 of 100 nothing is kept: both have learned nothing.) The test pairs are scored once, in the end: the plain recipe
+a score of 1 of 100 nothing is kept: both have learned nothing.) Later candidates learn from the cleaned pairs where these scored
+higher, if only a little. The test pairs are scored once, in the end: the plain recipe
 and what was kept. What is done is in a journal (lab/runner.py), so that the same command goes on where it was broken off.
 """
 
@@ -137,8 +138,8 @@ class Improvement:
             self.answers[key] = answered(self.out / run, pairs, self.metric, self.device)
         return self.answers[key]
 
-    def consider(self, step: str, make: Callable[[], RunFolder]) -> bool:
-        """A candidate beside the best so far on the validation pairs; whether it takes its place."""
+    def consider(self, step: str, make: Callable[[], RunFolder]) -> float:
+        """A candidate beside the best so far on the validation pairs, whose place it takes if its gain is certain; its gain."""
 
         def trial() -> dict[str, Any]:
             make()
@@ -154,7 +155,7 @@ class Improvement:
         numbers = {"gain": gain["value"], "low": gain["low"], "high": gain["high"]}
         verdict = _("kept") if found["kept"] else _("refused")
         say(_("{step}: {gain:+.2f} [{low:+.2f}, {high:+.2f}]: {verdict}", step=step, verdict=verdict, **numbers))
-        return bool(found["kept"])
+        return float(gain["value"])
 
     def back_translated(self, text: Path, write_pairs: WritePairs) -> RunFolder:
         """A training on real pairs and on text that a reverse model has translated."""
@@ -279,8 +280,8 @@ def improve(
         plain = work.journal("plain", lambda: {"score": work.answer("plain", "val").score})["score"]
         if files["clean"].read_bytes() == files["raw"].read_bytes():
             say(_("cleaning found nothing to take out or to repair"))
-        elif work.consider("clean", lambda: work.trained("clean", str(work.file("clean")))):
-            work.data = "clean"
+        elif work.consider("clean", lambda: work.trained("clean", str(work.file("clean")))) > 0:
+            work.data = "clean"  # which did better, certain or not; what learns from it is judged by itself
         if text is not None:
             work.consider("back-translated", lambda: work.back_translated(text, write_pairs))
         work.consider("fine-tuned", lambda: work.tuned("fine-tuned"))

@@ -35,6 +35,7 @@ from glassformer.lab.reproduce.table import Metric
 from glassformer.language import _
 from glassformer.models import GPT
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.setup import trains_in_half
 from glassformer.screen import watched
 from glassformer.tasks import translate_each
 from glassformer.text.tokenizer import EOS
@@ -95,7 +96,10 @@ def loss_score(run: RunFolder) -> Score:
         raise UserError("{path} is no GPT; the loss of the next token is that of a GPT", run.path)
     tokens, block = validation_tokens(run), run.recipe.model.block_size
     signature = f"nats a token, the last {len(tokens):,} tokens in blocks of {block} that do not overlap"
-    estimate = random_batches_loss(model, tokens, block, device)
+    with torch.autocast(
+        device.type, torch.bfloat16, enabled=trains_in_half(run.recipe.train, device)
+    ):  # as nanoGPT's own
+        estimate = random_batches_loss(model, tokens, block, device)
     named = f"estimate over {ESTIMATE_BATCHES} random batches of {ESTIMATE_ROWS} x {block}"
     return Score(whole_loss(model, tokens, block, device), signature, {named: estimate})
 

@@ -15,11 +15,13 @@ sentence has no spaces and is one word) are cut each time.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import tokenizers
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt64
 
 from glassformer.text.pre_tokenizer import Flat, Numbering, Numbers, ranges, splitter
 from glassformer.text.vocabularies import byte_letters
@@ -38,6 +40,11 @@ def occurrences(values: Numbers) -> Numbers:
     counts = np.empty(len(values), np.int64)
     counts[order] = places - np.maximum.accumulate(np.where(first, places, 0))
     return counts
+
+
+def between_0_and_1(raw: UInt64[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Numbers in [0, 1) from the raw words of Philox, which NumPy promises for all versions."""
+    return (raw >> np.uint64(11)) * 2.0**-53
 
 
 class Merges:
@@ -80,8 +87,8 @@ class BPEDropout:
         self.philox = np.random.Philox(key=np.frombuffer(key, np.uint64))
 
     def uniform(self, count: int) -> Float[np.ndarray, " n"]:
-        """Numbers in [0, 1). NumPy promises the raw words of Philox for all versions, so they are made of those."""
-        return (self.philox.random_raw(count) >> np.uint64(11)) * 2.0**-53
+        """Numbers in [0, 1)."""
+        return between_0_and_1(self.philox.random_raw(count))
 
     def encode_batch(self, texts: Iterable[str], times: int = 1) -> tuple[Flat, Numbers]:
         """Each text cut so many times, one after the other: all ids end to end, and how many each cut has."""
@@ -112,11 +119,10 @@ class BPEDropout:
             mine = np.flatnonzero(widths[rows] == width)
             for begin in range(0, len(mine), max(1, PLACES_AT_ONCE // int(width))):
                 chosen = mine[begin : begin + max(1, PLACES_AT_ONCE // int(width))]
-                pieces = np.full((len(chosen), int(width)), -1, np.int32)
-                own = sizes[rows[chosen]]
-                inside = np.arange(int(width)) < own[:, None]
-                pieces[inside] = letters[ranges(starts[rows[chosen]], own)]
-                pieces = self.merged(pieces)
+                words, word_of = np.unique(rows[chosen], return_inverse=True)
+                whole = np.full((len(words), int(width)), -1, np.int32)
+                whole[np.arange(int(width)) < sizes[words][:, None]] = letters[ranges(starts[words], sizes[words])]
+                pieces = self.merged(whole, word_of)
                 lengths[chosen] = (pieces >= 0).sum(1)
                 made.append((chosen, pieces[pieces >= 0]))
         flat = np.empty(int(lengths.sum()), np.int32)
@@ -128,39 +134,93 @@ class BPEDropout:
     def passed_over(self, count: int, most: int) -> Numbers:
         """For each of some words how many of its possible merges are passed over before one is made: k or more with probability
         dropout ** k, as if each had been drawn for. `most`: enough to pass over all."""
+        raw, passed = self.philox.random_raw(count), np.zeros(count, np.int64)
+        some = np.flatnonzero(
+            raw < np.uint64(math.ceil(self.dropout * 2.0**53) << 11)
+        )  # those whose number is below dropout
         thresholds = np.cumprod(np.full(most, self.dropout))[::-1]
-        return most - np.searchsorted(thresholds, self.uniform(count), side="right")
+        passed[some] = most - np.searchsorted(thresholds, between_0_and_1(raw[some]), side="right")
+        return passed
 
-    def merged(self, pieces: Int[np.ndarray, "n w"]) -> Int[np.ndarray, "n w"]:
-        """Words, a row each, as letters with -1 behind them: the same with merges made; -1 where a piece went into the one
-        before it."""
-        count, width = pieces.shape
-        side = width + 2  # -1 on either side: no piece
-        grid = np.full((count, side), -1, np.int32)
-        grid[:, 1:-1] = pieces
-        rank = np.full((count, side), NONE, np.int32)  # of the merge of a piece with the next one
-        rank[:, :-1] = self.merges.rank(grid[:, :-1], grid[:, 1:])
-        after = np.tile(np.arange(1, side + 1, dtype=np.int32), count)  # where the next piece of the row is
-        before = after - 2
-        flat_grid, flat_rank = grid.reshape(-1), rank.reshape(-1)
-        going = np.arange(count)
+    def merged(self, words: Int[np.ndarray, "m w"], word_of: Int[np.ndarray, " n"]) -> Int[np.ndarray, "n w"]:
+        """Cuts, each of the word that `word_of` names: words come as letters, a row each with -1 behind them, cuts go with their
+        merges made; -1 where a piece went into the one before it. Most cuts pass nothing over for a while, or to their end; for
+        so long they are what the word is without dropout, which is merged once."""
+        plain = PartlyMerged.letters(words, self.merges)
+        own = plain.empty(len(word_of))  # the cuts that have passed something over
+        is_own = np.zeros(len(word_of), bool)
+        going, words_going = np.arange(len(word_of)), np.ones(len(words), bool)
         while len(going):
-            waiting = rank[going]
-            place = waiting.argmin(1)
-            passed = self.passed_over(len(going), side - 1)
-            later = np.flatnonzero(passed)
+            passed = self.passed_over(len(going), plain.side - 1)
+            leaves = going[(passed > 0) & ~is_own[going]]
+            own.take(leaves, plain, word_of[leaves])
+            is_own[leaves] = True
+            mine = is_own[going]
+            going_own, goes_on = going[mine], np.empty(len(going), bool)
+            waiting = own.rank[going_own]
+            place, skipped = waiting.argmin(1), passed[mine]
+            later = np.flatnonzero(skipped)
             order = np.argsort(waiting[later], axis=1, kind="stable")
-            place[later] = order[np.arange(len(later)), passed[later]]
-            goes_on = waiting[np.arange(len(going)), place] != NONE
-            going, place = going[goes_on], place[goes_on]
-            row = going * side
-            left = row + place
-            right = row + after[left]
-            flat_grid[left] = self.merges.made[flat_rank[left]]
-            flat_grid[right], flat_rank[right] = -1, NONE
-            after[left] = after[right]
-            before[row + after[left]] = place
-            flat_rank[left] = self.merges.rank(flat_grid[left], flat_grid[row + after[left]])
-            previous = row + before[left]
-            flat_rank[previous] = self.merges.rank(flat_grid[previous], flat_grid[left])
-        return grid[:, 1:-1]
+            place[later] = order[np.arange(len(later)), skipped[later]]
+            goes_on[mine] = own_goes_on = waiting[np.arange(len(waiting)), place] != NONE
+            own.merge(going_own[own_goes_on], place[own_goes_on], self.merges)
+            alive = np.flatnonzero(words_going)
+            first = plain.rank[alive].argmin(1)
+            words_going[alive] = plain.rank[alive, first] != NONE
+            goes_on[~mine] = words_going[word_of[going[~mine]]]
+            plain.merge(alive[words_going[alive]], first[words_going[alive]], self.merges)
+            going = going[goes_on]
+        cuts = plain.grid[word_of]
+        cuts[is_own] = own.grid[is_own]
+        return cuts[:, 1:-1]
+
+
+@dataclass(frozen=True)
+class PartlyMerged:
+    """Words whose merges are being made, a row each with one more place on either side: the pieces, -1 where there is none; the
+    rank of the merge of each piece with the next one; and where the next and the last piece before it stand."""
+
+    grid: Int[np.ndarray, "n s"]
+    rank: Int[np.ndarray, "n s"]
+    after: Int[np.ndarray, "n s"]
+    before: Int[np.ndarray, "n s"]
+
+    @classmethod
+    def letters(cls, words: Int[np.ndarray, "n w"], merges: Merges) -> PartlyMerged:
+        """Words of which nothing is merged yet."""
+        count, side = len(words), words.shape[1] + 2
+        grid = np.full((count, side), -1, np.int32)
+        grid[:, 1:-1] = words
+        rank = np.full((count, side), NONE, np.int32)
+        rank[:, :-1] = merges.rank(grid[:, :-1], grid[:, 1:])
+        after = np.tile(np.arange(1, side + 1, dtype=np.int32), (count, 1))
+        return cls(grid, rank, after, after - 2)
+
+    @property
+    def side(self) -> int:
+        """The places of a row."""
+        return self.grid.shape[1]
+
+    def empty(self, count: int) -> PartlyMerged:
+        """Room for so many words of the same width."""
+        return PartlyMerged(*(np.empty((count, self.side), np.int32) for _ in range(4)))
+
+    def take(self, rows: Numbers, other: PartlyMerged, of: Numbers) -> None:
+        """These rows become those rows of another."""
+        for own, there in zip(vars(self).values(), vars(other).values(), strict=True):
+            own[rows] = there[of]
+
+    def merge(self, rows: Numbers, place: Numbers, merges: Merges) -> None:
+        """In each of these rows the piece at its place takes in the next one."""
+        grid, rank = self.grid.reshape(-1), self.rank.reshape(-1)
+        after, before = self.after.reshape(-1), self.before.reshape(-1)
+        row = rows * self.side
+        left = row + place
+        right = row + after[left]
+        grid[left] = merges.made[rank[left]]
+        grid[right], rank[right] = -1, NONE
+        after[left] = after[right]
+        before[row + after[left]] = place
+        rank[left] = merges.rank(grid[left], grid[row + after[left]])
+        previous = row + before[left]
+        rank[previous] = merges.rank(grid[previous], grid[left])

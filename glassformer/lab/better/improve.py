@@ -173,7 +173,7 @@ class Improvement:
         mono, synthetic = self.out / "mono.txt", self.out / "synthetic.tsv"
         lines = self.journal("mono", lambda: {"lines": write_mono(text, mono, held, most)})["lines"]
         write_pairs(self.out / "reverse", mono, synthetic)
-        weight = max(1, round(lines / (2 * pairs)))  # so that real pairs are at least a third
+        weight = max(1, -(-lines // (2 * pairs)))  # so that real pairs are at least a third
         files = [{"path": real, "weight": weight}, {"path": str(synthetic.absolute()), "tag": TAG}]
         return self.trained("back-translated", files, min(MOST_STEPS, 1 + lines / pairs))
 

@@ -132,7 +132,7 @@ DOCUMENTS = {
     "notes.md": "# the cat\n\nthe **cat** and\nthe `dog` at https://a.example/x\n\n- the [hat](u.html)\n\n```\ncode the\n```\n",
     "film.srt": "1\n00:00:01,000 --> 00:00:02,000\nthe <i>cat</i>\nand the dog\n\n2\n00:00:03,000 --> 00:00:04,000\nthe sun\n",
     "app.po": 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n\nmsgid "the %(n)s cat"\nmsgstr ""\n\n'
-    'msgid "the dog"\nmsgstr "le chien"\n',
+    'msgid "the dog"\nmsgstr "le chien"\n\nmsgid "the hat"\nmsgid_plural "the %d hats"\nmsgstr[0] ""\nmsgstr[1] ""\n',
     "unit.xlf": '<?xml version="1.0"?><xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file><body>'
     '<trans-unit id="1"><source>the <g id="1">cat</g> and<x id="2"/> the dog</source></trans-unit>'
     '<trans-unit id="2"><source>the sun</source><target>le soleil</target></trans-unit></body></file></xliff>',
@@ -164,6 +164,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / name).write_text(text)
     with zipfile.ZipFile(place / "letter.docx", "w") as archive:
         archive.writestr("word/document.xml", BODY)
+        archive.writestr("word/header1.xml", f'<w:hdr xmlns:w="{W}"><w:p><w:r><w:t>the sun</w:t></w:r></w:p></w:hdr>')
         archive.writestr("word/styles.xml", "<styles/>")
     return place
 
@@ -187,6 +188,8 @@ def test_every_kind_of_document_keeps_its_structure(folder: Path) -> None:
     assert film.count("<i>") == film.count("</i>") == 1 and "the <i>cat" not in film
     app = done["app.po"].decode()
     assert 'msgstr "le chien"' in app and re.search(r'msgid "the %\(n\)s cat"\nmsgstr ".*%\(n\)s.*"', app), app
+    one, more = re.findall(r'^msgstr\[[01]\] "(.*)"$', app, re.MULTILINE)
+    assert one == model.translate("the hat") and "%d" in more and "%d" not in one
     unit = ElementTree.fromstring(done["unit.xlf"])
     space = "{urn:oasis:names:tc:xliff:document:1.2}"
     first, second = unit.iter(f"{space}target")
@@ -203,7 +206,9 @@ def test_every_kind_of_document_keeps_its_structure(folder: Path) -> None:
     assert ((written.text or "") + plain).split() == model.translate("the cat and the dog").split()
     with zipfile.ZipFile(io.BytesIO(done["letter.docx"])) as archive:
         assert archive.read("word/styles.xml") == b"<styles/>"
+        header = ElementTree.fromstring(archive.read("word/header1.xml"))
         body = ElementTree.fromstring(archive.read("word/document.xml"))
+    assert "".join(header.itertext()) == model.translate("the sun")
     assert len(list(body.iter(f"{{{W}}}b"))) == 1 and len(list(body.iter(f"{{{W}}}drawing"))) == 1
     assert body[0][0][0].tag == f"{{{W}}}pPr"
     plain = model.translate("the cat and the dog")

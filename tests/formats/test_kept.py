@@ -145,12 +145,93 @@ def test_a_catalogue_changes_where_it_is_translated() -> None:
     )
     wanted = wanted.replace("#, python-format", "#, fuzzy, python-format")
     wanted = wanted.replace('"dog"\nmsgstr ""', '"dog"\nmsgstr ""\n"THE\\n"\n"DOG"')
+    wanted = wanted.replace('msgid "one"', '#, fuzzy\nmsgid "one"').replace('msgstr[0] ""', 'msgstr[0] "ONE"')
+    wanted = wanted.replace('msgstr[1] ""', 'msgstr[1] "MORE"\nmsgstr[2] "MORE"')
     assert done(document, lambda text: text.upper().replace("%S", "%s")).decode() == wanted
-    assert document.left == 1, "plurals are left to a person, who is told"
+    assert not document.left and texts(document) == ["the %s cat", "the", "dog", "one", "more"], "each text once"
     assert done(read(CATALOGUE.replace("\n", "\r\n"), "a.po"), str.upper).decode().count("\n") == wanted.count("\n")
     latin = read(CATALOGUE.replace("UTF-8", "latin-1"), "a.po")
     with pytest.raises(UserError, match="is in latin-1"):
         done(latin, lambda text: "猫" * len(text))
+
+
+HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: zh\\n"\n'
+FORMS = 'msgstr[0] "{}"\nmsgstr[1] "{}"\n'
+PLURAL = """
+#, python-format
+msgctxt "door"
+msgid "%d \\"file\\" of %(name)s\\n"
+msgid_plural ""
+"%d \\\\ files\\n"
+"of %(name)s"
+"""
+
+
+@pytest.mark.parametrize("blank", ["", "\n", '""\n'])
+@pytest.mark.parametrize("standing", [1, 2, 3])
+@pytest.mark.parametrize("said", [0, 1, 2, 3, 6])
+def test_a_plural_has_the_forms_of_its_language(said: int, standing: int, blank: str) -> None:
+    """Translated into itself a form is the text that it stands for: the first the singular, the others the plural, and so is the
+    only one of a language, without which its number is lost. Broken variants: two forms whatever the header says; those of the
+    language where the header says nothing; lines of the old ones that stay, or of the next message that go; the last line of a
+    text alone; \\n for \\r\\n; the forms counted by the number of the last one."""
+    from babel.messages.pofile import read_po
+
+    head = HEADER + f'"Plural-Forms: nplurals={said}; plural=0;\\n"\n' * bool(said)
+    old = blank.join(f'msgstr[{number}] ""\n' for number in reversed(range(standing))) + (
+        blank if blank != "\n" else ""
+    )
+    text = f'{head}{PLURAL}{old}\nmsgid "the"\nmsgstr "la"\n'
+    found = done(read(text, "a.po")).decode()
+    assert done(read(text.replace("\n", "\r\n"), "a.po")).decode() == found.replace("\n", "\r\n")
+    count = said or standing
+    assert re.findall(r"msgstr\[(\d)\]", found) == [str(number) for number in range(count)]
+    assert found.startswith(head + PLURAL.replace("#, p", "#, fuzzy, p")) and found.endswith(
+        '\n\nmsgid "the"\nmsgstr "la"\n'
+    )
+    if said or standing == 1:  # where the header says nothing, Babel goes by the language, which has one form
+        catalogue = read_po(io.BytesIO(found.encode()), abort_invalid=True)
+        (message,) = (own for own in catalogue if own.pluralizable)
+        one, more = '%d "file" of %(name)s\n', "%d \\ files\nof %(name)s"
+        assert message.id == (one, more)
+        assert [*(message.string or ())][:count] == ([one, *[more] * 5][:count] if count > 1 else [more])
+    assert done(read(found, "a.po"), str.upper).decode() == found, "what is translated stays"
+
+
+@pytest.mark.parametrize(
+    ("entry", "left"),
+    [
+        (PLURAL + FORMS.format("a", ""), 0),
+        ("#, fuzzy" + PLURAL + FORMS.format("a", "b"), 0),
+        ((PLURAL + FORMS.format("", "")).replace("\nm", "\n#~ m").replace('\n"', '\n#~ "'), 0),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr ""\n', 1),
+        ('msgid "a"\nmsgstr ""\n\nmsgid "a"\nmsgid_plural "b"\n' + FORMS.format("", ""), 1),
+    ],
+)
+def test_plurals_that_are_translated_or_have_no_place_for_it_stay(entry: str, left: int) -> None:
+    """Broken variants: what a person has begun is written over; a plural's forms in the place of a text that has none."""
+    for text in (f"{HEADER}\n{entry}", f'{HEADER}"Plural-Forms: nplurals=2; plural=0;\\n"\n\n{entry}'):
+        document = read(text, "a.po")
+        assert done(document, str.upper).decode() == text and document.left == left
+
+
+@pytest.mark.parametrize(
+    ("header", "count"),
+    [
+        ('msgstr "Content-Type: text/plain; charset=UTF-8\\nplural-forms: nplurals=3; plural=0;\\n"', 3),
+        ('msgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Plural-Forms: nplurals=0; plural=0;\\n"', 2),
+        ('msgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Plural-Forms: nplurals=9999; plural=0;\\n"', 2),
+    ],
+)
+def test_the_header_says_how_many_forms(header: str, count: int) -> None:
+    """Broken variants: one line of a header alone is read, or a comment's; as many forms as fill the memory."""
+    text = (
+        '# "Plural-Forms: nplurals=4;"\nmsgid ""\n'
+        + header
+        + '\n\nmsgid "a"\nmsgid_plural "b"\n'
+        + FORMS.format("", "")
+    )
+    assert re.findall(r'msgstr\[\d\] "(\w)"', done(read(text, "a.po")).decode()) == ["a", *"b" * (count - 1)]
 
 
 XLIFF = """<?xml version='1.0' encoding="{}"?>

@@ -67,7 +67,7 @@ def translate_document(model: Any, path: Path, *, numbers: bool = False, **optio
     if document.left:
         warn(
             _(
-                "glassformer: {count:,} paragraphs of {path} were left as they are: plurals, or markup that cannot be moved "
+                "glassformer: {count:,} paragraphs of {path} were left as they are: comments, or markup that cannot be moved "
                 "along with the words",
                 document.left,
                 path,

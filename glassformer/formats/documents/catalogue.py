@@ -7,20 +7,71 @@ here.
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from glassformer.errors import UserError, install_hint
 from glassformer.formats.documents.document import DocumentParts, as_is
 from glassformer.text.markup import html_segments
 
+if TYPE_CHECKING:
+    from babel.messages.catalog import Catalog, Message
 
-def fill(lines: list[str], number: int, text: str, fuzzy: bool) -> None:
-    """Writes a message's translation into the lines of a catalogue, and above it that nobody has looked at it yet. `number`: of
-    the line where the message begins, from 1."""
+MOST_FORMS = 9  # of a plural; no language of gettext's has more than six
+PLURAL_FORMS = re.compile(
+    rf'^[^#\n]*(?:"|\\n)Plural-Forms: *nplurals *= *([1-{MOST_FORMS}])\b', re.IGNORECASE | re.MULTILINE
+)
+
+
+def parsed(content: bytes) -> Catalog:
+    """A catalogue as Babel reads it, where a plural may have more forms than the header says, or than two where it is silent."""
+    from babel.messages import catalog, pofile
+
+    class AnyForms(catalog.Catalog):
+        @property
+        def num_plurals(self) -> int:
+            return MOST_FORMS
+
+    found = AnyForms()
+    pofile.PoFileParser(found, abort_invalid=True).parse(io.BytesIO(content))
+    return found
+
+
+def translation_of(lines: list[str], number: int) -> tuple[int, int, int]:
+    """Where the lines of a message's translation begin and end, and how many plural forms they have. `number`: of the line where
+    the message begins, from 1."""
+    first = next(at for at in range(number - 1, len(lines)) if lines[at].lstrip().startswith("msgstr"))
+    last, forms = first, 0
+    for at in range(first, len(lines)):
+        line = lines[at].strip()
+        if line.startswith("msgstr["):
+            forms = max(forms, int(line.removeprefix("msgstr[").partition("]")[0]) + 1)
+        if line.startswith(("msgstr", '"')):
+            last = at + 1
+        elif line:
+            break
+    return first, last, forms
+
+
+def forms_of(message: Message, lines: list[str], said: int) -> list[tuple[str, str]]:
+    """The forms of a message's translation: the keyword of each and the text that it translates. The only form of a plural
+    stands for every number, so it translates the plural; of several the first translates the singular. `said`: how many a
+    plural has by the header, 0 where that does not say. None where the file has no place for them."""
+    if isinstance(message.id, str):
+        return [("msgstr", message.id)]
+    standing = translation_of(lines, message.lineno or 1)[2]
+    count = standing and (said or standing)
+    return [(f"msgstr[{number}]", message.id[number > 0 or count == 1]) for number in range(count)]
+
+
+def fill(lines: list[str], number: int, texts: list[str], fuzzy: bool) -> None:
+    """Writes the forms of a message's translation into the lines of a catalogue, and above it that nobody has looked at it yet.
+    `number`: of the line where the message begins, from 1."""
     first = number - 1
     end = "\r" if lines[first].endswith("\r") else ""
-    at = next(at for at in range(first, len(lines)) if lines[at].lstrip().startswith("msgstr"))
-    lines[at] = "\n".join(f"{line}{end}" for line in f"msgstr {text}".split("\n"))
+    at, last, _ = translation_of(lines, number)
+    lines[at:last] = [f"{line}{end}" for text in texts for line in text.split("\n")]
     if fuzzy:
         return
     above = first
@@ -40,7 +91,7 @@ def fill(lines: list[str], number: int, text: str, fuzzy: bool) -> None:
 
 
 def read_po(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
-    """A catalogue; plurals are left to a person."""
+    """A catalogue. A plural has as many forms afterwards as the header says; where that does not say, as it had."""
     try:
         from babel.messages import pofile
     except ImportError:
@@ -51,21 +102,29 @@ def read_po(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
             command=install_hint("dates"),
         ) from None
     try:
-        catalogue = pofile.read_po(io.BytesIO(content), abort_invalid=True)
+        catalogue = parsed(content)
         charset = catalogue.charset or "utf-8"
-        lines = content.decode(charset).split("\n")
+        whole = content.decode(charset)
     except (pofile.PoFileError, ValueError, LookupError) as error:
         raise UserError("{path} cannot be read: {reason}", path=path, reason=error) from None
-    waiting = [m for m in catalogue if isinstance(m.id, str) and m.id and not m.string and m.lineno]
-    plurals = sum(not isinstance(m.id, str) and not any(m.string or ()) for m in catalogue)
-    texts = [str(message.id).split("\n") for message in waiting]
-    segments = [[html_segments(line, numbers=numbers, entities=False) for line in own] for own in texts]
+    lines, header = whole.split("\n"), PLURAL_FORMS.search(whole)
+    count = int(header[1]) if header else 0
+    untranslated = [m for m in catalogue if m.id and m.lineno and not any(m.string or ())]
+    waiting = [(m, forms) for m in untranslated if (forms := forms_of(m, lines, count))]
+    segments = [
+        {text: [html_segments(line, numbers=numbers, entities=False) for line in text.split("\n")] for _, text in forms}
+        for _, forms in waiting
+    ]
 
     def written(parts: list[str]) -> bytes:
         done, new = iter(parts), list(lines)
-        for message, own in zip(waiting, segments, strict=True):
-            text = "\n".join("".join(next(done) for _ in line) for line in own)
-            fill(new, message.lineno or 1, pofile.normalize(text, width=0), message.fuzzy)
+        made = [
+            {text: "\n".join("".join(next(done) for _ in x) for x in own[text]) for text in own} for own in segments
+        ]
+        ready = [*zip(waiting, made, strict=True)]
+        for (message, forms), own in reversed(ready):  # the lines above keep their numbers
+            texts = [f"{keyword} {pofile.normalize(own[text], width=0)}" for keyword, text in forms]
+            fill(new, message.lineno or 1, texts, message.fuzzy)
         try:
             return "\n".join(new).encode(charset)
         except UnicodeEncodeError as error:
@@ -74,4 +133,5 @@ def read_po(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
                 "{path} is in {charset}, which cannot write {text!r}; make it UTF-8", path, charset, wrong
             ) from None
 
-    return DocumentParts([p for own in segments for line in own for p in line], as_is, written, plurals)
+    parts = [p for own in segments for text in own.values() for line in text for p in line]
+    return DocumentParts(parts, as_is, written, len(untranslated) - len(waiting))

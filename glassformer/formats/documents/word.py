@@ -1,4 +1,5 @@
-"""Word documents (.docx): the paragraphs of the body, tables and text boxes included; everything else stays to the byte.
+"""Word documents (.docx): the paragraphs of the body, headers, footers and notes, tables and text boxes included; everything
+else stays to the byte.
 
 A paragraph is rendered inside one run that looks as most of it does. A tag that is put into it ends that run, says what it has
 to say and begins the run again; runs without text that come of this are taken out in the end. Control characters, which no XML
@@ -14,6 +15,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
@@ -23,7 +25,9 @@ from glassformer.formats.documents.document import LARGEST, DocumentParts, has_w
 from glassformer.formats.documents.xml_text import XmlText, as_xml
 from glassformer.text.markup import Segment, SegmentParser
 
-BODY = "word/document.xml"
+BODY, COMMENTS = "word/document.xml", "word/comments.xml"
+TEXTS = re.compile(r"word/(?:document|(?:header|footer)[^/]*|footnotes|endnotes|comments)\.xml")
+SEPARATORS = frozenset(["separator", "continuationSeparator"])  # notes that are the line above the notes
 PARAGRAPH = ("{http://schemas.openxmlformats.org/wordprocessingml/", "{http://purl.oclc.org/ooxml/wordprocessingml/")
 AROUND = frozenset(
     ["hyperlink", "ins", "moveTo", "smartTag", "customXml", "fldSimple", "sdt", "sdtContent", "bdo", "dir"]
@@ -232,15 +236,22 @@ def without_empty_runs(text: str) -> str:
     return re.sub(r"[\x00\x01]", "", re.sub(r"\x00[^\x00\x01]*\x01</(?:\w+:)?r>\x00", "", text))
 
 
+def type_of(element: Element) -> str:
+    """What kind of note it is; empty for those that a person has written."""
+    return next((value for key, value in element.attrib.items() if key.endswith("}type")), "")
+
+
 class Body:
-    """The paragraphs of a document's body as segments, its text with marks where they go, and how many are left as they are."""
+    """The paragraphs of the body, or of another part of a document, as segments, its text with marks where they go, and how many
+    are left as they are."""
 
     def __init__(self, xml: XmlText, *, numbers: bool) -> None:
         self.xml, self.left = xml, 0
         self.segments: list[Segment] = []
         self.around: list[tuple[str, str]] = []  # of each, the run that it is in
         self.marked: list[tuple[int, int, int]] = []  # from where to where each is, the first last
-        paragraphs = [own for own in xml.root.iter() if local(own) == "p" and own.tag.startswith(PARAGRAPH)]
+        written = (own for part in xml.root if type_of(part) not in SEPARATORS for own in part.iter())
+        paragraphs = [own for own in written if local(own) == "p" and own.tag.startswith(PARAGRAPH)]
         for element in reversed(paragraphs):  # those that are in another one before it
             own = Paragraph(xml, element, self.raw, numbers=numbers)
             try:
@@ -283,21 +294,27 @@ def read_docx(content: bytes, path: Path, *, numbers: bool, largest: int = LARGE
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
-        if sizes[BODY] > largest or sum(sizes.values()) > 16 * largest:
+        names = [BODY, *(name for name in sizes if TEXTS.fullmatch(name) and name != BODY)]
+        if sum(sizes[name] for name in names) > largest or sum(sizes.values()) > 16 * largest:
             raise UserError("{path} holds more text than any document", path=path)
         broken = archive.testzip()
         if broken is not None:
             raise zipfile.BadZipFile(broken)
-        body = Body(XmlText(archive.read(BODY), path), numbers=numbers)
+        bodies = {name: Body(XmlText(archive.read(name), path), numbers=numbers) for name in names}
     except (zipfile.BadZipFile, zlib.error, RuntimeError, KeyError, EOFError) as error:
         raise UserError("{path} is not a Word document: {error}", path=path, error=error) from None
 
+    comments = bodies.pop(COMMENTS, None)
+    left = sum(body.left for body in bodies.values()) + (comments.left + len(comments.segments) if comments else 0)
+
     def written(parts: list[str]) -> bytes:
-        out = io.BytesIO()
+        done, out, new = iter(parts), io.BytesIO(), {}
+        for name, body in bodies.items():
+            if body.segments:
+                new[name] = body.xml.encoded(body.filled([*islice(done, len(body.segments))]))
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
             for entry in archive.infolist():
-                same = entry.filename != BODY
-                made.writestr(copy.copy(entry), archive.read(entry) if same else body.xml.encoded(body.filled(parts)))
+                made.writestr(copy.copy(entry), new.get(entry.filename) or archive.read(entry))
         return out.getvalue()
 
-    return DocumentParts([*body.segments], as_xml, written, body.left)
+    return DocumentParts([own for body in bodies.values() for own in body.segments], as_xml, written, left)

@@ -11,6 +11,8 @@ import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 import pytest
 
@@ -34,23 +36,32 @@ def files() -> set[str]:
     return {"/".join(parts[i:]) for parts in paths for i in range(len(parts))}
 
 
-def words_of(tree: ast.Module) -> Iterator[str]:
-    """Names that code uses or makes, and words in texts that are no docstrings (keys, options, titles)."""
-    for node in ast.walk(tree):
-        for field in ("id", "attr", "name", "arg", "asname", "module"):
-            value = getattr(node, field, None)
-            if isinstance(value, str):
-                yield from value.split(".")
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield from re.findall(r"[A-Za-z_]\w*", node.value if "`" not in node.value else "")
+def words_of(code: Any) -> Iterator[str]:
+    """Names that compiled code uses or makes, and words in its texts (keys, options, titles, annotations); compiled without
+    docstrings."""
+    if isinstance(code, str):
+        yield from re.findall(r"[A-Za-z_]\w*", code if "`" not in code else "")
+    elif isinstance(code, tuple | frozenset):
+        for one in code:
+            yield from words_of(one)
+    elif isinstance(code, CodeType):
+        for name in (code.co_name, *code.co_names, *code.co_varnames, *code.co_cellvars):
+            yield from name.split(".")
+        yield from words_of(code.co_consts)
 
 
 @functools.cache
 def known() -> set[str]:
     """Every word of code in the checkout."""
     sources = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")]
-    found = {word for p in sources for word in words_of(ast.parse(p.read_text("utf-8")))}
+    compiled = (compile(p.read_text("utf-8"), str(p), "exec", optimize=2) for p in sources)
+    found = {word for code in compiled for word in words_of(code)}
     return found | set(dir(builtins)) | set(keyword.kwlist)
+
+
+def inside(part: Any) -> list[Any]:
+    """The statements of a block; a lambda and a conditional expression have none."""
+    return part if isinstance(part, list) else []
 
 
 def prose(path: Path) -> Iterator[str]:
@@ -59,9 +70,13 @@ def prose(path: Path) -> Iterator[str]:
     if path.suffix == ".md":
         yield from re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines()
         return
-    for node in ast.walk(ast.parse(text)):
+    blocks: list[Any] = [ast.parse(text)]
+    for node in blocks:  # statements that hold others, which grow the list
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield ast.get_docstring(node) or ""
+        blocks += [
+            one for part in ("body", "orelse", "finalbody", "handlers") for one in inside(getattr(node, part, []))
+        ]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.string

@@ -6,7 +6,7 @@
     score = ff([e_mt, e_ref, e_mt * e_ref, |e_mt - e_ref|, e_mt * e_src, |e_mt - e_src|])
 
 `norm` takes mean and variance over all numbers of a sentence, not of a token. What the published package (unbabel-comet) calls
-`RegressionMetric` is this; `glassformer import` (formats/comet.py) makes the folder that is read here. Scores are shown times
+RegressionMetric is this; `glassformer import` (formats/comet.py) makes the folder that is read here. Scores are shown times
 100, as papers have them.
 """
 

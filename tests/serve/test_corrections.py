@@ -128,7 +128,7 @@ def test_whoever_stops_waiting_hears_that_it_is_kept(
         return real(*given)
 
     monkeypatch.setattr(learner, "learn", later)
-    with running([run], Limits(seconds=8), learn=True) as server:
+    with running([run], Limits(seconds=4), learn=True) as server:
         told = change(server, "/suggest", suggestion(wrong[0]))
         assert (told["id"], told["learned"], told["learning"]) == (1, False, True)
         go.set()

@@ -22,6 +22,7 @@ import pytest
 import glassformer
 from glassformer.serve.limits import Limits
 from glassformer.serve.processes import share_of
+from tests.commands import call
 from tests.serve.harness import make_runs, until
 
 pytestmark = pytest.mark.slow
@@ -151,8 +152,7 @@ def test_limits_are_those_of_all_together() -> None:
 
 def test_what_cannot_be_is_refused(run: Path) -> None:
     def refused(*words: str) -> str:
-        command = [sys.executable, "-m", "glassformer", "serve", str(run), "--device", "cpu", *words]
-        done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=60, check=False)
+        done = call("serve", run, "--device", "cpu", *words)
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
         return done.stderr
 

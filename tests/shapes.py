@@ -18,7 +18,7 @@ import jaxtyping
 from beartype import beartype
 
 PACKAGE = Path(__file__).parents[1] / "glassformer"
-FIRST, THEN_EVERY = 40, 16  # calls that are checked: the first in each test, and one of so many later ones
+FIRST, THEN_EVERY = 16, 64  # calls that are checked: the first in each test, and one of so many later ones
 CALLS: Counter[Any] = Counter()
 """How often each function was called in this test."""
 decorate = jaxtyping.jaxtyped

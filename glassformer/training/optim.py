@@ -16,7 +16,10 @@ parameters and state as they are, bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -108,6 +111,33 @@ class Muon(torch.optim.Optimizer):
                     p.sub_(update[i])
 
 
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Optimizers are made without torch's compiler, which torch imports (over a second) to keep it out of `add_param_group`.
+    Where nobody has imported it there is nothing to keep out."""
+    add = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    ours = "torch._dynamo" not in sys.modules and not hasattr(add, "__dynamo_disable")
+    if ours:
+        add.__dynamo_disable = add  # where torch keeps the function that it has taken from its compiler
+    try:
+        yield
+    finally:
+        if ours:
+            with suppress(AttributeError):  # another thread's
+                del add.__dynamo_disable
+
+
+class AdamW(torch.optim.AdamW):
+    """torch's AdamW, whose step imports the compiler for the same reason."""
+
+    eager_step = staticmethod(torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step)))
+
+    def step(self, closure: Any = None) -> Any:
+        """One update, by the function that torch's own calls."""
+        return super().step(closure) if "torch._dynamo" in sys.modules else self.eager_step(self, closure)
+
+
+@without_compiler()
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
     """One AdamW or schedule-free AdamW, or Muon or SOAP for the matrices and AdamW for the rest."""
     groups = parameter_groups(model)
@@ -126,7 +156,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
         optimizers: list[torch.optim.Optimizer] = [ScheduleFree(adamw_groups, **how)]
     else:
         on_cuda = any(p.is_cuda for p in model.parameters())
-        optimizers = [torch.optim.AdamW(adamw_groups, **how, fused=fused, capturable=on_cuda)]
+        optimizers = [AdamW(adamw_groups, **how, fused=fused, capturable=on_cuda)]
     matrices = [p for _, p in groups["matrices"]]
     if config.optimizer == "muon":
         # By a trial, whose answer all processes keep to.

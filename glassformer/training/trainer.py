@@ -149,7 +149,8 @@ class Trainer:
     def zero_grad(self) -> None:
         """No gradients."""
         for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+            for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+                parameter.grad = None  # torch's zero_grad does no more, but imports torch's compiler (optim.py)
 
     def step(self) -> None:
         """One optimizer step on one batch in `accumulate` micro-batches, eagerly or by the captured graph."""

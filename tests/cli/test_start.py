@@ -26,6 +26,27 @@ def test_whatever_needs_no_torch_does_not_wait_for_it() -> None:
     run_program("help_without_torch")
 
 
+@pytest.mark.slow
+def test_a_training_that_compiles_nothing_does_not_wait_for_the_compiler(tmp_path: Path) -> None:
+    """Its import takes as long as all the rest of a short training's start. Caught: torch's own AdamW, or its `zero_grad`."""
+    small = ["model.n_layer=1", "model.n_embd=16", "model.n_head=1", "model.n_hidden=16", "data.size=50"]
+    words = [
+        "train",
+        "copy",
+        *small,
+        "train.steps=2",
+        "train.device=cpu",
+        "train.optimizer=muon",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    code = "import sys; from glassformer.cli.verbs import run_command; print(run_command(sys.argv[1:]), *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *words, "--quiet"], cwd=ROOT, capture_output=True, text=True)
+    code_and_modules = done.stdout.split()
+    assert code_and_modules[0] == "0", done.stderr
+    assert "torch.optim" in code_and_modules and "torch._dynamo" not in code_and_modules
+
+
 def test_public_names_are_there_when_they_are_asked_for() -> None:
     for name in glassformer.__all__:
         assert getattr(glassformer, name) is not None and name in dir(glassformer)

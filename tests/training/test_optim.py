@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -15,12 +17,14 @@ from glassformer.config import ModelConfig, TrainConfig
 from glassformer.models import build_model
 from glassformer.training.newer_optimizers import SOAP, ScheduleFree
 from glassformer.training.optim import (
+    AdamW,
     Muon,
     load_optimizer_tensors,
     make_optimizers,
     optimizer_tensors,
     orthogonal,
     parameter_groups,
+    without_compiler,
 )
 from tests.counts import count
 
@@ -145,6 +149,34 @@ def textbook_adamw(w, gradients, rate, betas, eps, decay):
         m_hat, v_hat = m / (1 - betas[0] ** t), v / (1 - betas[1] ** t)
         w = w - rate * (m_hat / (np.sqrt(v_hat) + eps) + decay * w)
     return w
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_adamw_without_the_compiler_is_torchs(refused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit, whichever of the two ways a step takes, and where a step is refused on the device. Caught: a step that records
+    gradients, or leaves out what torch's own does around it."""
+    draw = torch.Generator().manual_seed(1)
+    start, gradients = torch.randn(7, 5, generator=draw), torch.randn(4, 7, 5, generator=draw)
+    found = []
+    for kind, loaded in ((torch.optim.AdamW, True), (AdamW, True), (AdamW, False)):
+        weight = nn.Parameter(start.clone())
+        with without_compiler():
+            optimizer = kind([weight], lr=0.1, weight_decay=0.1, fused=True)
+        with monkeypatch.context() as patch:
+            if loaded:
+                importlib.import_module("torch._dynamo")
+            else:
+                patch.delitem(sys.modules, "torch._dynamo", raising=False)
+            for number, gradient in enumerate(gradients):
+                weight.grad = gradient.clone()
+                if refused:
+                    optimizer.grad_scale, optimizer.found_inf = None, torch.tensor(float(number == 2))
+                optimizer.step()
+        assert weight.requires_grad and weight.is_leaf
+        found.append((weight.detach().clone(), optimizer.state[weight]["exp_avg_sq"]))
+    assert not torch.equal(found[0][0], start)
+    for own in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(own, found[0], strict=True))
 
 
 def test_adamw_is_the_textbooks() -> None:

@@ -77,7 +77,9 @@ def _shapes_are_checked_from_the_first_call() -> None:
 @pytest.fixture(autouse=True)
 def _the_same_numbers_in_any_order() -> None:
     """Which tests ran before, in this process, does not choose the random numbers of this one."""
-    torch.default_generator.manual_seed(0)  # a hundredth of what `torch.manual_seed` takes, which asks for every kind of device
+    torch.default_generator.manual_seed(
+        0
+    )  # a hundredth of what `torch.manual_seed` takes, which asks for every kind of device
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(0)
     random.seed(0)

@@ -212,14 +212,19 @@ def test_the_server_answers_the_request(server: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_one_file_teaches_itself() -> None:
+def test_the_one_file_begins_as_it_is_shown() -> None:
+    """(That it learns what it is taught is asked in tests/classic/test_files.py.) Broken variants: a file that has moved; a model
+    of another size than the README's."""
     (command,) = (c for c in prompts(ENGLISH) if c.startswith("python3"))
     words = [sys.executable, *shlex.split(command)[1:]]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=True, env=environment)
+    environment["PYTHONUNBUFFERED"] = "1"
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline().strip()
+        process.kill()
     shown = next(block for block in fenced(ENGLISH, "console") if command in block)
-    assert done.stdout.splitlines()[0] in shown
-    assert float(re.findall(r"([\d.]+)% of \d+ unseen", done.stdout)[0]) > 95
+    assert "parameters" in first and first in shown
 
 
 def figures_in(text: str) -> Counter[str]:

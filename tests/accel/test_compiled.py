@@ -5,9 +5,6 @@ needs no C++ or GPU."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,35 +13,26 @@ import torch.nn.functional as F
 
 from glassformer.accel.output_loss import LossBackend, OutputLoss, SoftmaxLoss
 from glassformer.nn.loss import IGNORE, linear_cross_entropy
-from tests.programs import run_program
+from tests.commands import call_program
 
-ROOT = Path(__file__).parents[2]
-
-# A process of its own: the checks of shapes that tests install cannot be traced.
-SCRIPT = ROOT / "tests" / "programs" / "compiled_loss.py"
+# Programs, in processes of their own: the checks of shapes that tests install cannot be traced.
 
 
 @pytest.mark.slow
 def test_the_compiled_loss_is_the_loss() -> None:
     """Broken: heads of the joined projection split at the wrong places, padded words in the softmax, IGNORE counted.
     `fullgraph` also says that nothing in the model breaks the graph."""
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=600,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = call_program("compiled_loss")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) == 7
+    assert len(done.stdout.splitlines()) == 6
 
 
 @pytest.mark.slow
 def test_a_compiled_training_of_packed_rows_with_learned_positions(tmp_path: Path) -> None:
     """Its losses are those of a training that is not compiled. Broken: a row of 88 tokens refused, though no sentence in it is
     longer than the 64 positions."""
-    run_program("compiled_training", tmp_path)
+    done = call_program("compiled_training", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("words", [127, 128, 129])

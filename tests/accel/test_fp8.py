@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +19,8 @@ from glassformer.errors import ConfigError
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.nn.rows import Rows
+from tests.commands import call_program
 from tests.small_runs import small_run
-
-ROOT = Path(__file__).parents[2]
 
 
 def numbers(exponent_bits: int) -> np.ndarray:
@@ -229,18 +225,8 @@ def test_a_model_learns_in_8_bits_what_it_learns_without() -> None:
     assert float(exact[-15:].mean()) < 0.4 * float(exact[0])
 
 
-COMPILED = ROOT / "tests" / "programs" / "compiled_float8.py"
-
-
 @pytest.mark.slow
 def test_it_compiles_without_a_break() -> None:
     """And is then what it is uncompiled. Broken: a scale asked for on the host."""
-    done = subprocess.run(
-        [sys.executable, str(COMPILED)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=600,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = call_program("compiled_float8")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -49,12 +49,12 @@ def test_random_tokens_are_not_learned_but_a_leak_is() -> None:
     """Broken: any leak of the answer; shown by the control, in which the encoder is given the decoder's ids. All targets
     but the last then lie open, and the loss falls towards ln V / length."""
     torch.set_default_dtype(torch.float32)
-    v, length, steps = 6, 6, count(fast=120, soak=1000)
+    v, length, steps = 6, 6, count(fast=80, soak=1000)
 
     def last_losses(leak: bool) -> float:
         torch.manual_seed(1)
         model = Transformer(Config(vocab_size=v, block_size=8, n_layer=1, n_head=2, n_embd=64))
-        optimizer = model.configure_optimizers(0.0, 3e-3, (0.9, 0.98), "cpu")
+        optimizer = model.configure_optimizers(0.0, 5e-3, (0.9, 0.98), "cpu")
         losses = []
         for _ in range(steps):
             answer = torch.randint(v, (32, length + 1))
@@ -65,7 +65,7 @@ def test_random_tokens_are_not_learned_but_a_leak_is() -> None:
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
-        return sum(losses[-40:]) / 40
+        return sum(losses[-20:]) / 20
 
     assert last_losses(leak=False) > math.log(v) - 0.02
     assert last_losses(leak=True) < 0.5 * math.log(v)

@@ -229,7 +229,7 @@ def test_a_chunk_that_its_workers_die_of(run: Path, tmp_path: Path) -> None:
     source, out = tmp_path / "source.txt", tmp_path / "out.txt"
     source.write_text("the cat\n" * 40 + LETHAL + "\n" + "a dog\n" * 40, encoding="utf-8")
     with pytest.raises(UserError, match=r"lines 33 to 48 of .*: 3 worker processes died") as error:
-        bulk.reply_in_bulk(lines.Input(file=source, out=out), partial(lethal_job, run), bulk.LocalWorkers(2, "cpu"))
+        bulk.reply_in_bulk(lines.Input(file=source, out=out), partial(lethal_job, run), bulk.LocalWorkers(1, "cpu"))
     assert "\n" not in str(error.value)
     assert out.read_bytes().count(b"\n") == 32
     assert not psutil.wait_procs(workers_of(psutil.Process()), timeout=60)[1]

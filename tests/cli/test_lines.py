@@ -21,7 +21,7 @@ from glassformer.api import load
 from glassformer.cli import answer_file, classify, fill, generate, line_input, lines, tag, translate
 from glassformer.cli.answer_file import record_of
 from glassformer.errors import ConfigError, UserError
-from tests.commands import call
+from tests.commands import begin, call
 from tests.counts import count
 from tests.talking import SENTENCES, make_run
 
@@ -81,6 +81,15 @@ def test_what_breaks_a_line_is_written_out() -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("random") / "run")
+
+
+@pytest.fixture(scope="module")
+def answered(run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A few lines and the file of their answers, to be read alone."""
+    source, whole = (tmp_path_factory.mktemp("answered") / name for name in ("source.txt", "whole.txt"))
+    source.write_text("\n".join(SENTENCES * 2) + "\n", encoding="utf-8")
+    translate.translate(run, file=source, out=whole, **SMALL)
+    return source, whole
 
 
 @pytest.fixture
@@ -260,12 +269,11 @@ def test_answers_do_not_go_into_a_folder(out: str, resume: bool) -> None:
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("resume", [False, True])
 def test_killed_at_its_very_start_the_same_command_begins_again(
-    nth: int, resume: bool, run: Path, source: Path, tmp_path: Path
+    nth: int, resume: bool, run: Path, answered: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """Before the record, between it and the file, and after both. Broken: a file that nobody has begun, and so is never gone on
     with. An empty file without a record is somebody's all the same."""
-    whole, out = tmp_path / "whole.txt", tmp_path / "out.txt"
-    translate.translate(run, file=source, out=whole, **SMALL)
+    (source, whole), out = answered, tmp_path / "out.txt"
     facts = json.loads(record_of(whole).read_bytes())["job"]
     child = os.fork()
     if child == 0:
@@ -292,30 +300,28 @@ def test_a_killed_process_and_a_full_disk(run: Path, tmp_path: Path) -> None:
     source, whole, out = tmp_path / "source.txt", tmp_path / "whole.txt", tmp_path / "out.txt"
     source.write_text("the cat sat on\nAnna lives\n" * 200, encoding="utf-8")
     options = ["--file", str(source), "--max-new-tokens", "6", "--batch-size", "4"]
-    command = [sys.executable, "-m", "glassformer", "translate", str(run), *options, "--out"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    job = subprocess.Popen([*command, str(out)], cwd=ROOT, env=environment)
+    job = begin("translate", run, *options, "--out", out, said=tmp_path)
     while not (out.exists() and out.stat().st_size):
         time.sleep(0.01)
     job.send_signal(signal.SIGKILL)
-    job.wait()
+    assert job.ended().returncode == -signal.SIGKILL
     assert 0 < out.read_bytes().count(b"\n") < 400
 
     def small_disk() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
 
     full = subprocess.run(
-        [*command, str(out), "--resume"],
+        [sys.executable, "-m", "glassformer", "translate", str(run), *options, "--out", str(out), "--resume"],
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         preexec_fn=small_disk,
         check=False,
     )
     said = full.stderr.decode().splitlines()
     assert full.returncode == 2 and "cannot be written" in said[-1] and "--resume" in said[-1], said
-    for job in (["--out", out, "--resume"], ["--out", whole]):
-        assert call("translate", run, *options, *job).returncode == 0
+    for given in (["--out", out, "--resume"], ["--out", whole]):
+        assert call("translate", run, *options, *given).returncode == 0
     assert out.read_bytes() == whole.read_bytes()
 
 

@@ -17,6 +17,7 @@ from glassformer.api import load
 from glassformer.cli import classify, fill, generate, lines, tag, translate
 from glassformer.decode import driver
 from glassformer.errors import ConfigError, UserError
+from tests import commands
 from tests.talking import SENTENCES, make_run
 
 ROOT = Path(__file__).parents[2]
@@ -32,9 +33,8 @@ def environment() -> dict[str, str]:
 
 
 def call(verb: str, *given: Any, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        arguments(verb, *given), input=stdin, capture_output=True, cwd=ROOT, env=environment(), check=False, timeout=120
-    )
+    done = commands.call(verb, *given, stdin=stdin, drawn=False)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.encode(), done.stderr.encode())
 
 
 RECIPE = """

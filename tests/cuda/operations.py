@@ -1,4 +1,5 @@
-"""Every operation of the table by kernels, against torch's own: whole steps of small models, on the device or interpreted."""
+"""Every operation of the table by kernels, against torch's own: whole steps of small models, on the device or interpreted; there
+of so many models, and so many steps of each, as the two arguments say."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @torch.no_grad()
-def steps(model: torch.nn.Module, ops: TorchOps, beams: int, n: int) -> list[torch.Tensor]:
-    """The scores of three steps of n slots, tokens and parents drawn alike for everyone."""
+def steps(model: torch.nn.Module, ops: TorchOps, beams: int, n: int, count: int) -> list[torch.Tensor]:
+    """The scores of so many steps of n slots, tokens and parents drawn alike for everyone."""
     model = decoding_copy(model, ops)
     source = 6 if hasattr(model, "encoder") else 0
     cache = model.make_cache(n, 40, beams=beams, source=source, static=True)
@@ -38,7 +39,7 @@ def steps(model: torch.nn.Module, ops: TorchOps, beams: int, n: int) -> list[tor
         model.prefill(drawn(70, n, 3).to(DEVICE), [1 + i % 3 for i in range(n)], cache, range(n))
     cache.tokens[:n] = first
     found = []
-    for step in range(3):
+    for step in range(count):
         tokens = cache.tokens[:n].view(-1, 1)
         found.append(model.step(tokens, cache, n_keys=16 + 8 * step, n_source=source)[:, -1].float().cpu())
         cache.tokens[:n] = drawn(70, n, beams).to(DEVICE)
@@ -49,6 +50,9 @@ def steps(model: torch.nn.Module, ops: TorchOps, beams: int, n: int) -> list[tor
 
 def main() -> None:
     many = DEVICE == "cuda"
+    count = 3 if many else int(sys.argv[2])
+    if not many:
+        from tests.programs import quick_interpreter  # noqa: F401
     kinds = [
         ("transformer", 1, 1),  # a source of so few rows that norms are left to the products after them
         ("gpt", 1, 2),
@@ -80,7 +84,7 @@ def main() -> None:
                 pre_norm=pre_norm, **sizes,
             )  # fmt: skip
             model = build_model(config).to(DEVICE, dtype).eval()
-            plain, ours = (steps(model, ops, beams, n) for ops in (TorchOps(), TritonOps(config)))
+            plain, ours = (steps(model, ops, beams, n, count) for ops in (TorchOps(), TritonOps(config)))
             worst = max(float((a - b).abs().max()) for a, b in zip(plain, ours, strict=True))
             scale = max(float(a.abs().max()) for a in plain)
             print(

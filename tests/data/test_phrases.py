@@ -4,18 +4,20 @@ import gzip
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from inspect import signature
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import NamedTuple
 
 import pytest
 
-from glassformer.data.builtin.phrases import DIRECTIONS, FOLDER, Split, Triple, open_phrases, read_families
+from glassformer.data.builtin import phrases
+from glassformer.data.builtin.phrases import DIRECTIONS, FOLDER, Split, Triple, open_phrases
 from glassformer.errors import UserError
 from tests.phrases_by_hand import BY_HAND
 from tests.programs import run_program
 from tools.phrasebook import FAMILIES
-from tools.phrasebook.book import SPLITS, book
+from tools.phrasebook.book import SPLITS, Written, book, sentences
 
 
 class Known(NamedTuple):
@@ -30,12 +32,24 @@ class Known(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def everything() -> list[Known]:
-    known = []
-    for line in run_program("all_triples").splitlines():
-        en, zh, de, split, family, *fillers = line.split("\t")
-        known.append(Known(en, zh, de, split, family, tuple(fillers)))
-    return known
+def grammar() -> dict[str, list[Written]]:
+    """All that the grammar writes, by the name of the family. It takes seconds; the tests only read it."""
+    return {family.name: list(sentences(family)) for family in FAMILIES}
+
+
+@pytest.fixture(scope="module")
+def everything(grammar: dict[str, list[Written]]) -> list[Known]:
+    return [
+        Known(each.en, each.zh, each.de, each.split, family, tuple(map("=".join, each.fillers)))
+        for family, own in grammar.items()
+        for each in own
+    ]
+
+
+@pytest.fixture
+def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of the package unpacked once, for tests of what is drawn from them."""
+    monkeypatch.setattr(phrases, "read_families", cache(phrases.read_families))
 
 
 @pytest.mark.slow
@@ -123,17 +137,28 @@ ENDINGS = {
 }
 
 
+@cache
+def article(token: str) -> str | None:
+    """An article, or its ending for ein, kein, mein, dieser and their like; None for other words."""
+    found = re.fullmatch(
+        r"(der|die|das|den|dem|im|ins|vom|zum|zur)|(?:dies(?=e)|k?ein|mein|dein|sein|ihr|unser)(em|er|en|es|e|)",
+        token.lower(),
+    )
+    return (found[1] or found[2] or "") if found else None
+
+
+@cache
+def noun(token: str) -> str | None:
+    found = re.search(r"[A-ZÄÖÜ][\w-]*", token)
+    return found[0] if found and found[0] in NOUNS else None
+
+
 def german_articles(sentence: str) -> Iterator[tuple[str, str]]:
-    """Each article (or its ending, for ein, kein, mein, dieser and their like) with the noun it stands before."""
+    """Each article with the noun it stands before."""
     tokens = re.findall(r"[\w-]+", sentence)
-    for place, token in enumerate(tokens[:-1]):
-        article = re.fullmatch(
-            r"(der|die|das|den|dem|im|ins|vom|zum|zur)|(?:dies(?=e)|k?ein|mein|dein|sein|ihr|unser)(em|er|en|es|e|)",
-            token.lower(),
-        )
-        noun = next(iter(re.findall(r"[A-ZÄÖÜ][\w-]*", " ".join(tokens[place + 1 : place + 2]))), None)
-        if article and noun in NOUNS:
-            yield article[1] or article[2] or "", noun
+    for token, after in pairwise(tokens):
+        if (form := article(token)) is not None and (name := noun(after)) is not None:
+            yield form, name
 
 
 @pytest.mark.slow
@@ -141,9 +166,9 @@ def test_german_articles_agree_with_independent_genders(everything: list[Known])
     """A wrong gender in the lexicon, or a wrong article in a phrase written out ("ein Film", "in die Park")."""
     seen = Counter()
     for triple in everything:
-        for article, noun in german_articles(triple.de):
-            seen[noun] += 1
-            assert article in ENDINGS[NOUNS[noun]], triple.de
+        for form, name in german_articles(triple.de):
+            seen[name] += 1
+            assert form in ENDINGS[NOUNS[name]], triple.de
     assert len(seen) > 100
 
 
@@ -236,13 +261,16 @@ def test_no_sentence_is_in_two_splits(everything: list[Known], language: str) ->
 
 def written(split: Split) -> dict[Triple, str]:
     """Every sentence of a split's file, with its topic."""
-    families = read_families(split)
+    families = phrases.read_families(split)
     return {Triple(*line.split("\t")): family.topic for family in families for line in family.sentences.values()}
 
 
 @pytest.mark.slow
-def test_the_grammar_writes_the_files_of_the_package() -> None:
+def test_the_grammar_writes_the_files_of_the_package(
+    grammar: dict[str, list[Written]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A grammar that was changed without `python3 -m tools.phrasebook.book`, or a file that was."""
+    monkeypatch.setattr("tools.phrasebook.book.sentences", lambda family: grammar[family.name])
     files = {split: gzip.decompress((FOLDER / f"{split}.tsv.gz").read_bytes()).decode() for split in SPLITS}
     assert files == book()
 
@@ -258,6 +286,7 @@ def test_held_out_samples_are_balanced_and_do_not_depend_on_the_seed(split: Spli
     assert list(open_phrases("zh-en", split, size=50).triples()) == sample[:50]
 
 
+@pytest.mark.usefixtures("read_once")
 def test_a_training_sample_is_repeatable_and_follows_its_seed() -> None:
     opened = open_phrases("en-de", "train", size=500, seed=1)
     once = list(opened)
@@ -267,6 +296,7 @@ def test_a_training_sample_is_repeatable_and_follows_its_seed() -> None:
     assert set(opened.triples()) <= set(written("train"))
 
 
+@pytest.mark.usefixtures("read_once")
 def test_directions_turn_the_same_triples() -> None:
     triples_of = list(open_phrases("zh-en", "train", size=300, seed=3).triples())
     for direction in DIRECTIONS:
@@ -277,7 +307,7 @@ def test_directions_turn_the_same_triples() -> None:
 
 @pytest.mark.slow
 def test_all_of_training_is_given_once(everything: list[Known]) -> None:
-    given = run_program("all_of_training").splitlines()
+    given = [target for _, target in open_phrases("zh-en", "train")]
     assert sorted(given) == sorted(triple.en for triple in everything if triple.split == "train")
 
 

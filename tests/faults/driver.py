@@ -42,6 +42,9 @@ with contextlib.suppress(ImportError):
 
 # All of it is imported here, once, in the process that the others are forked from.
 import matplotlib.pyplot  # noqa: F401
+import msgspec.inspect  # noqa: F401
+import numpy.ctypeslib  # noqa: F401
+import psutil  # noqa: F401
 import rich.console
 import rich.progress
 import rich.table  # noqa: F401
@@ -53,6 +56,8 @@ import torch.nn.parallel.distributed
 from torch import Tensor
 
 import glassformer.cli
+import glassformer.runs.launch
+import glassformer.text.extension
 from glassformer.cli.main import main
 from glassformer.data.stream import Position
 from glassformer.files import durable

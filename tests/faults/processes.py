@@ -54,7 +54,7 @@ def context() -> Any:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *[p for p in paths if p and p != str(ROOT)]])
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.faults.driver"])
+    found.set_forkserver_preload(["tests.faults.preloaded"])
     return found
 
 

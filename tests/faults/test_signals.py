@@ -17,7 +17,7 @@ from tests.counts import count
 from tests.faults.processes import Runner, differences, everything, seconds
 
 pytestmark = pytest.mark.slow
-SETTINGS = ["train.ema=0.9", "train.average_last=2", "train.steps=40"]
+SETTINGS = ["train.ema=0.9", "train.average_last=2", "train.steps=30"]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_at_random_moments(straight: Runner, tmp_path: Path) -> None:
     ends within a step and a save of the signal."""
     draw, signals, runs = random.Random(0), 0, 0
     whole = seconds(Runner(tmp_path / "trial", SETTINGS).train)
-    while signals < count(fast=10, soak=50):
+    while signals < count(fast=6, soak=50):
         runner = Runner(tmp_path / f"run-{runs}", SETTINGS)
         runs += 1
         code = STOPPED

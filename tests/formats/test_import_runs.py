@@ -9,8 +9,6 @@ import json
 import os
 import pickle
 import struct
-import subprocess
-import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -27,7 +25,7 @@ from glassformer.formats.huggingface.importing import read_folder
 from glassformer.formats.huggingface.sentencepiece import read_sentencepiece
 from glassformer.formats.huggingface.writer import export_folder
 from glassformer.formats.import_run import read_source, write_run
-from tests.commands import call
+from tests.commands import call, call_program
 from tests.external_models import gpt2, marian, spm_bytes
 from tests.small_runs import small_run
 
@@ -82,8 +80,7 @@ def test_an_import_that_breaks_off_in_its_comparison_leaves_no_run(
     run = tmp_path / "run"
     if there:
         run.mkdir()
-    program = [sys.executable, "-m", "tests.programs.broken_import", how, "import", str(good), "--out", str(run)]
-    ended = subprocess.run(program, capture_output=True, text=True, timeout=120)
+    ended = call_program("broken_import", how, "import", good, "--out", run)
     assert ended.returncode == {"kill": -9, "interrupt": 130}[how], ended.stderr
     if how != "kill":
         assert (os.listdir(run) == [] if there else not run.exists()) and len(os.listdir(tmp_path)) == there

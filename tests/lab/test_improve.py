@@ -155,10 +155,12 @@ def test_a_step_is_kept_only_if_all_of_its_interval_is_above_zero(
     """And what was decided is not decided again. Caught: the mean taken for the interval, the sides exchanged."""
     work = study.Improvement(tmp_path, "cpu", 60.0, False, ())
     work.answers = {("plain", "val"): right_in(*plain), ("new", "val"): right_in(*new)}
-    assert work.consider("new", lambda: None) is kept  # type: ignore[arg-type, return-value]
+    gain = work.consider("new", lambda: None)  # type: ignore[arg-type, return-value]
+    assert gain == pytest.approx((new[1] - new[0] - plain[1] + plain[0]) / 10)
     assert work.best == ("new" if kept else "plain")
     again = study.Improvement(tmp_path, "cpu", 60.0, False, ())
-    assert again.consider("new", lambda: 1 / 0) is kept  # type: ignore[arg-type, return-value]
+    assert again.consider("new", lambda: 1 / 0) == gain  # type: ignore[arg-type, return-value]
+    assert again.best == work.best
 
 
 @pytest.mark.parametrize("has_text", [True, False])

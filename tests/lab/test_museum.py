@@ -217,10 +217,12 @@ def test_a_loss_beyond_belief_of_running_text() -> None:
 
 @pytest.mark.slow
 def test_the_museum(tmp_path: Path) -> None:
-    """Trained small (docs/museum.md has them all): each mistake is named as the catalogue says, the right one is none of
-    them; called again nothing is trained; what is left is a page, a table, numbers and a figure."""
+    """Trained very small (docs/museum.md has them all, larger): each mistake is named as the catalogue says, the right one none
+    of them; called again nothing is trained; what is left is a page, a table, numbers and a figure."""
     names = ["softmax-twice", "large-embeddings"]
-    asked = ["museum", *names, "train.steps=200", "train.validate_every=50", "data.size=10000", "--out", "museum"]
+    small = ["model.n_embd=32", "model.n_hidden=64", "data.size=3000", "data.batch_tokens=512", "train.steps=150"]
+    small += ["train.learning_rate=0.01", "train.warmup=20", "train.validate_every=150", "train.validate_examples=30"]
+    asked = ["museum", *names, *small, "--out", "museum"]
     done = call(*asked, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "museum/museum.json").read_text())["exhibits"]

@@ -129,7 +129,7 @@ def test_a_recipe_that_learns_passes_and_one_that_does_not_fails(tmp_path: Path)
 MULTI30K = [
     *SMALL_PAIRS,
     *("model.n_embd=64", "model.n_hidden=128", "model.pre_norm=true", "model.final_norm=true"),
-    *("train.schedule=cosine", "train.learning_rate=3e-3", "train.steps=400", "train.validate_every=400"),
+    *("train.schedule=cosine", "train.learning_rate=3e-3", "train.steps=280", "train.validate_every=280"),
     *("train.snapshot_every=5", "decode.beam=2"),
 ]
 

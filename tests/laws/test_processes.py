@@ -28,7 +28,11 @@ from tests.ranks import Ranks, codes
 pytestmark = pytest.mark.slow
 KILLED, LOST = -9, 71
 # Sentences of 3 to 17 tokens, a few a batch, so that batches are ragged and some have fewer rows than there are processes.
-SAME = ["model.dropout=0.0", "train.clip=0.5", "data.batch_tokens=48", "train.steps=25", "train.ema=0.9"]
+STEPS = 10
+SAME = [
+    *("model.dropout=0.0", "train.clip=0.5", "data.batch_tokens=48", "train.ema=0.9", "train.warmup=2"),
+    *(f"train.steps={STEPS}", "train.save_every=2", "train.validate_every=5"),
+]
 
 
 def numbers(runner: Ranks, group: str = "model") -> dict[str, list[float]]:
@@ -70,7 +74,7 @@ def test_the_batches_are_ragged_and_some_are_smaller_than_the_processes(straight
     recipe = straight.run.recipe
     files = open_files(recipe.data, "train", straight.folder / "data")
     made = make_batches(recipe.data, "transformer", "none", files, 32, recipe.train.seed, layout="padded")
-    batches = [batch for batch, _ in itertools.islice(made.starting_at(), 25)]
+    batches = [batch for batch, _ in itertools.islice(made.starting_at(), STEPS)]
     assert any(len(set(batch.rows.real.sum(1).tolist())) > 1 for batch in batches)
     assert any(len(batch.labels) < 3 for batch in batches) and any(len(batch.labels) > 3 for batch in batches)
 
@@ -79,12 +83,20 @@ def test_the_batches_are_ragged_and_some_are_smaller_than_the_processes(straight
 @pytest.mark.parametrize(("size", "accumulate"), [(2, 1), (3, 1), (2, 3)])
 def test_several_processes_are_one(size: int, accumulate: int, shard: str, straight: Ranks, tmp_path: Path) -> None:
     """Weights, moments and average to 1e-9 in float64, with clipping. The broken variant, the mean of each process's mean
-    loss, is off by 1e-2."""
+    loss, is off by 1e-2. The checkpoint has the same files, names, shapes and types, opened by safetensors and nothing of
+    ours."""
     runner = Ranks(tmp_path / "run", [*SAME, f"train.accumulate={accumulate}", f"train.shard={shard}"])
     assert codes(runner.ended(size, double=True)) == [0] * size
     assert gap(straight, runner) < 1e-9 and gap(straight, runner, "training") < 1e-9
     assert losses(runner) == pytest.approx(losses(straight), rel=1e-12)
     assert [p.name for p in sorted(tmp_path.iterdir()) if p.is_dir()] == ["run"]  # one set of files
+    several, one = (sorted((r.folder / "checkpoints").iterdir())[-1] for r in (runner, straight))
+    assert several.name == one.name and sorted(p.name for p in several.iterdir()) == sorted(
+        p.name for p in one.iterdir()
+    )
+    for name in ("model.safetensors", "training.safetensors"):
+        a, b = load_file(several / name), load_file(one / name)
+        assert {n: (t.shape, t.dtype) for n, t in a.items()} == {n: (t.shape, t.dtype) for n, t in b.items()}
 
 
 def test_losses_in_float32(tmp_path: Path) -> None:
@@ -112,7 +124,7 @@ def test_losses_in_float32(tmp_path: Path) -> None:
     ],
 )
 def test_what_else_a_recipe_may_ask(settings: tuple[str, ...], tmp_path: Path) -> None:
-    one, two = (Ranks(tmp_path / str(size), [*SAME, *settings, "train.steps=8"]) for size in (1, 2))
+    one, two = (Ranks(tmp_path / str(size), [*SAME, *settings, "train.steps=6"]) for size in (1, 2))
     assert codes(one.ended(1, double=True)) == [0]
     ended = two.ended(2, double=True)
     assert codes(ended) == [0, 0], ended[0].said + ended[1].said
@@ -123,38 +135,26 @@ def test_what_else_a_recipe_may_ask(settings: tuple[str, ...], tmp_path: Path) -
 def test_one_three_two_one(shard: str, straight: Ranks, tmp_path: Path) -> None:
     """A checkpoint of any number of processes goes on with any other, and the end is that of the run that never stopped."""
     runner = Ranks(tmp_path / "run", [*SAME, f"train.shard={shard}"])
-    for size, step in ((1, 7), (3, 6), (2, 6)):
+    for size, step in ((1, 3), (3, 3), (2, 3)):
         ended = runner.ended(size, {size - 1: [{"at": "step", "nth": step, "do": "kill"}]}, double=True)
         assert codes(ended)[-1] == KILLED, ended[0].said
-    assert runner.run.checkpoints.latest_good() == 15
+    assert runner.run.checkpoints.latest_good() == 6
     assert codes(runner.ended(1, double=True)) == [0]
     assert gap(straight, runner) < 1e-9 and gap(straight, runner, "training") < 1e-9
     assert losses(runner) == pytest.approx(losses(straight), rel=1e-12)
 
 
 def test_every_pair_once_an_epoch(tmp_path: Path) -> None:
-    runner = Ranks(tmp_path / "run", ["train.steps=60", "train.accumulate=2"])
+    runner = Ranks(tmp_path / "run", ["train.steps=25", "train.accumulate=2"])
     spied = {rank: [{"examples": str(tmp_path / f"{rank}.jsonl")}] for rank in range(3)}
     ended = runner.ended(3, spied)
     assert codes(ended) == [0, 0, 0]
     epochs = [line["step"] for line in runner.run.metrics() if line.get("epoch") == 0 and "loss" in line]
+    assert len(epochs) < 24, "the first epoch has ended"
     seen = [json.loads(line) for rank in range(3) for line in (tmp_path / f"{rank}.jsonl").read_text().splitlines()]
     # The step that takes the last batch of an epoch stands at the beginning of the next one.
     first = Counter(e for line in seen if 1 <= line["step"] <= len(epochs) + 1 for e in line["examples"])
     assert first == Counter(range(120))
-
-
-@pytest.mark.parametrize("shard", ["false", "true"])
-def test_a_checkpoint_of_three_is_a_checkpoint_of_one(shard: str, straight: Ranks, tmp_path: Path) -> None:
-    """The same files, names, shapes and types, opened by safetensors and nothing of ours."""
-    runner = Ranks(tmp_path / "run", [*SAME, "train.steps=5", f"train.shard={shard}"])
-    assert codes(runner.ended(3, double=True)) == [0, 0, 0]
-    (three,) = (runner.folder / "checkpoints").iterdir()
-    one = sorted((straight.folder / "checkpoints").iterdir())[-1]
-    assert sorted(p.name for p in three.iterdir()) == sorted(p.name for p in one.iterdir())
-    for name in ("model.safetensors", "training.safetensors"):
-        a, b = load_file(three / name), load_file(one / name)
-        assert {n: (t.shape, t.dtype) for n, t in a.items()} == {n: (t.shape, t.dtype) for n, t in b.items()}
 
 
 class Killer(threading.Thread):
@@ -167,7 +167,7 @@ class Killer(threading.Thread):
     def run(self) -> None:
         # By psutil: multiprocessing's own list asks each child how it ended, and the thread that launched it would not be told.
         known: set[psutil.Process] = set()
-        while self.left and not self.over.wait(0.01):
+        while self.left and not self.over.wait(0.02):
             servers = [p for p in psutil.Process().children() if "multiprocessing.forkserver" in " ".join(p.cmdline())]
             ranks = [p for server in servers for p in server.children() if p not in known]
             if len(ranks) == 2:
@@ -187,7 +187,7 @@ def test_ranks_killed_at_random_times(pair: Ranks, tmp_path: Path, capfd: pytest
     began = time.perf_counter()
     arguments = ["train", pair.recipe, *pair.tiny, *pair.settings, "--quiet", "--resume", "--out"]
     assert launch([*arguments, str(tmp_path / "trial")], 2, tmp_path / "trial") == 0
-    killer = Killer(count(fast=20, soak=100), 0.8 * (time.perf_counter() - began))
+    killer = Killer(count(fast=8, soak=100), 0.8 * (time.perf_counter() - began))
     killer.start()
     try:
         for number in range(200):
@@ -208,11 +208,10 @@ def test_ranks_killed_at_random_times(pair: Ranks, tmp_path: Path, capfd: pytest
 @pytest.mark.parametrize("shard", ["false", "true"])
 def test_three_ranks_go_on_to_the_bit(shard: str, tmp_path: Path) -> None:
     """Sums of three depend on their order: where gradients are laid out another way after a restart, the last bits differ."""
-    settings = ["train.steps=12", "data.batch_tokens=256", f"train.shard={shard}"]
+    settings = ["train.steps=6", "train.save_every=2", "data.batch_tokens=256", f"train.shard={shard}"]
     straight, runner = Ranks(tmp_path / "straight", settings), Ranks(tmp_path / "run", settings)
     assert codes(straight.ended(3)) == [0, 0, 0]
-    for step in (7, 3):
-        assert KILLED in codes(runner.ended(3, {1: [{"at": "step", "nth": step, "do": "kill"}]}))
+    assert KILLED in codes(runner.ended(3, {1: [{"at": "step", "nth": 3, "do": "kill"}]}))
     assert codes(runner.ended(3)) == [0, 0, 0]
     assert differences(everything(straight.run), everything(runner.run)) == []
 
@@ -220,9 +219,9 @@ def test_three_ranks_go_on_to_the_bit(shard: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("where", "shard"), [("loss", "false"), ("gradient", "false"), ("gradient", "true")])
 def test_a_nan_on_one_rank_skips_the_step_on_all(where: str, shard: str, tmp_path: Path) -> None:
     """The weights of both stay as they were, bit for bit, and equal; it is told once."""
-    runner = Ranks(tmp_path / "run", ["train.ema=0.9", "train.steps=25", f"train.shard={shard}"])
+    runner = Ranks(tmp_path / "run", ["train.ema=0.9", "train.steps=6", f"train.shard={shard}"])
     spies = [tmp_path / f"{rank}.jsonl" for rank in range(2)]
-    faults = {rank: [{"poison": where, "example": 71}, {"spy": str(spies[rank])}] for rank in range(2)}
+    faults = {rank: [{"poison": where, "example": 72}, {"spy": str(spies[rank])}] for rank in range(2)}
     ended = runner.ended(2, faults)
     assert codes(ended) == [0, 0], ended[0].said
     first, second = ([json.loads(line) for line in spy.read_text().splitlines()] for spy in spies)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from glassformer.nn import Rows, record, replace, tap_names
 from glassformer.nn.taps import Tapped
+from tests.commands import call_program
 from tests.laws.zoo import FAMILIES, VARIANTS, Model, gap, run, small
-from tests.programs import run_program
 
 attention_module = importlib.import_module("glassformer.nn.attention")
 
@@ -247,5 +247,7 @@ def test_a_tap_no_one_listens_to_is_no_operation() -> None:
     little as copy would be seen. And the compiled model is the eager one.
 
     In a process of its own: the shape checks of this one would break the graph."""
-    found = json.loads(run_program("taps_compiled"))
+    done = call_program("taps_compiled")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
     assert found == {family: [True, True, False, True] for family in FAMILIES}

@@ -10,6 +10,7 @@ from glassformer.decode.request import SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
 from glassformer.nn import KVCache
+from tests.programs import quick_interpreter  # noqa: F401
 
 torch.manual_seed(0)
 for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)]):

@@ -1,4 +1,4 @@
-"""`glassformer import …` that breaks off in its comparison: python -m tests.programs.broken_import kill|interrupt import …"""
+"""`glassformer import …` that breaks off in its comparison: tests/programs/broken_import.py kill|interrupt import …"""
 
 from __future__ import annotations
 

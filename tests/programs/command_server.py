@@ -1,4 +1,5 @@
-"""Orders on stdin, a line of JSON each: a command of glassformer in a fork of this process, its exit code on stdout."""
+"""Orders on stdin, a line of JSON each: a command of glassformer, or a program of this folder, in a fork of this process, its
+exit code on stdout; where it is only to be begun, the number of its process, whose end is asked for by orders of their own."""
 
 import contextlib
 import gc
@@ -6,10 +7,12 @@ import importlib
 import io
 import json
 import os
+import runpy
 import sys
 
 import glassformer.cli.main as cli
 import glassformer.cli.verbs as verbs
+import glassformer.runs.curves as curves
 
 # What commands import is imported here, once, and not in every fork.
 for name in ("api", "api.evaluation", "runs", "runs.doctor", "runs.plan", "data.doctor", "data.download", "formats"):
@@ -25,15 +28,24 @@ with contextlib.redirect_stdout(io.StringIO()):
 gc.freeze()
 for line in sys.stdin:
     order = json.loads(line)
+    if "ended" in order:
+        found, status = os.waitpid(order["ended"], os.WNOHANG)
+        print(json.dumps(os.waitstatus_to_exitcode(status) if found else None), flush=True)
+        continue
     child = os.fork()
     if child == 0:
         os.chdir(order["cwd"])
-        for descriptor, name in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
+        os.dup2(os.open(order.get("in", os.devnull), os.O_RDONLY), 0)
+        for descriptor, name in ((1, order["out"]), (2, order["err"])):
             os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), descriptor)
-        sys.argv = ["glassformer", *order["arguments"]]
+        if not order.get("drawn", True):
+            curves.draw_curves = lambda run: []
+        program = order.get("program")
+        sys.argv = [program or "glassformer", *order["arguments"]]
+        os.environ.update(order.get("environment", {}))
         code = 0
         try:
-            cli.main()
+            runpy.run_path(program, run_name="__main__") if program else cli.main()
         except SystemExit as error:
             code = error.code if isinstance(error.code, int) else int(error.code is not None)
         except BaseException:
@@ -44,4 +56,4 @@ for line in sys.stdin:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    print(child if order.get("begin") else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -7,6 +7,7 @@ from glassformer.accel import loss_kernels as kernels
 from glassformer.accel import output_loss
 from glassformer.accel.output_loss import LossBackend, logit_gradient, row_losses
 from glassformer.nn.loss import IGNORE
+from tests.programs import quick_interpreter  # noqa: F401
 
 PLAIN, BY_KERNEL = LossBackend(), LossBackend(kernel=True)
 

@@ -16,7 +16,6 @@ FONTS = [
     "Noto Sans",
     "Noto Sans Devanagari",
     "PingFang SC",
-    "sans-serif",
 ]
 """In this order: a character is drawn by the first that has it."""
 
@@ -31,8 +30,12 @@ ASKED: set[str] = set()
 
 
 def families() -> list[str]:
-    """What figures are written in."""
-    return [*FONTS, *FOUND]
+    """What figures are written in: of the named fonts those that are here. (For each text that is drawn matplotlib looks for
+    every family it is given.)"""
+    from matplotlib import font_manager
+
+    here = {entry.name for entry in font_manager.fontManager.ttflist}
+    return [name for name in FONTS if name in here] + FOUND
 
 
 def take_in_new_fonts() -> None:

@@ -104,18 +104,30 @@ def missing_glyphs() -> Iterator[set[str]]:
     yield MISSING
 
 
+DPI = 150
+"""Of a PNG; an SVG has no pixels."""
+
+
 def write(fig: Any, paths: Sequence[Path]) -> set[str]:
-    """Writes the figure to each path; the characters that no font had."""
+    """Writes the figure to each path, laid out once for all; the characters that no font had. (`savefig` lays it out for each
+    file and draws it twice, which takes seconds where there are many labels.)"""
     import warnings
 
     import matplotlib
+    from matplotlib.backend_bases import get_registered_canvas_class
 
-    missing = set()
-    with warnings.catch_warnings(record=True) as caught, matplotlib.rc_context({"svg.hashsalt": "glassformer"}):
+    missing, layout = set(), fig.get_layout_engine()
+    with warnings.catch_warnings(record=True) as caught, matplotlib.rc_context({"svg.hashsalt": MARK}):
         warnings.simplefilter("always")
-        for path in paths:
-            marks = {"Date": None, "Creator": MARK} if path.suffix == ".svg" else {"Software": MARK}
-            fig.savefig(path, dpi=150, metadata=marks if path.suffix in (".svg", ".png") else None)
+        fig.set_dpi(DPI)
+        try:
+            for path in paths:
+                kind = path.suffix.removeprefix(".")
+                marks = {"Date": None, "Creator": MARK} if kind == "svg" else {"Software": MARK}
+                getattr(get_registered_canvas_class(kind)(fig), f"print_{kind}")(path, metadata=marks)
+                fig.set_layout_engine("none")
+        finally:
+            fig.set_layout_engine(layout)
     for one in caught:
         found = re.match(r"Glyph (\d+) .* missing", str(one.message))
         if found:

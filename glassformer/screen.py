@@ -260,7 +260,7 @@ class Progress:
                     self.bar.update(self.task, completed=done, total=self.total, description=self.what, left=left)
         elif line or now - self.last_line > self.EVERY:
             self.last_line = now
-            warn("  ".join(part for part in (self.what, facts, self.time_left(now)) if part))
+            warn("  ".join(localized(part) for part in (self.what, facts, self.time_left(now)) if part))
 
     def time_left(self, now: float) -> str:
         """The time to the end at the speed of late: at least the later half of the time since the first update, so that what was

@@ -132,9 +132,10 @@ def evaluate_run(
         run.check_data(split)
         examples = run_examples(data, split, folder)  # type: ignore[arg-type]
     if perturb is not None:
-        if data.task != "pairs" or perturb not in PERTURBATIONS:
-            known = ", ".join(PERTURBATIONS)
-            raise UserError("perturb changes pairs, and is one of {known}, not {perturb!r}", known, perturb)
+        if data.task != "pairs":
+            raise UserError("perturb changes the sources of pairs, and this run learned {task}", data.task)
+        if perturb not in PERTURBATIONS:
+            raise UserError("perturb is one of {known}, not {perturb!r}", ", ".join(PERTURBATIONS), perturb)
         examples, on, folder = perturbed(examples, perturb), f"{on}, {perturb}", None
     with at_work(_("reading the examples and the model")):
         examples = examples if data.task == "text" else list(itertools.islice(examples, limit))

@@ -19,6 +19,7 @@ from glassformer.language import _
 
 READ = 1 << 16
 WRITER = 10  # seconds for somebody to begin writing into a named pipe
+GZIP = b"\x1f\x8b"  # the first bytes of what gzip has packed
 LONGEST_LINE = 400_000  # bytes; no text that is short enough to be answered has more
 
 
@@ -128,4 +129,9 @@ def open_lines(path: Path) -> BinaryIO:
     if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
         file.close()
         raise ConfigError("--file takes a file with a text a line, and {path} is a device", path)
+    if stat.S_ISREG(kind) and os.pread(file.fileno(), len(GZIP), 0) == GZIP:
+        file.close()
+        raise ConfigError(
+            "--file takes a file with a text a line, and {path} is packed; unpack it: gunzip -k {path}", path
+        )
     return file  # type: ignore[return-value]

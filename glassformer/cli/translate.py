@@ -184,7 +184,11 @@ def translate(
     lines.check_counts(jobs=jobs)
     runs = [run, *(ensemble or [])]
     if document or markup or keep_numbers:
-        if file is None or texts or resume or jobs is not None or ray or shown != PLAIN or document == markup:
+        if document and markup:
+            raise ConfigError("--document reads plain sentences and --markup a document of a format; give one of them")
+        if keep_numbers and not markup:
+            raise ConfigError("--keep-numbers goes with --markup")
+        if file is None or texts or resume or jobs is not None or ray or shown != PLAIN:
             name = "--document" if document else "--markup"
             raise ConfigError("{option} takes a document by --file alone and writes it to --out or stdout", option=name)
         write_document(runs, file, out, device, step, options, constraints, numbers=keep_numbers, in_lines=document)

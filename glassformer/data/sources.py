@@ -273,6 +273,12 @@ def why_empty(config: DataConfig, split: Split, *, in_memory: bool = False) -> s
     if config.builtin is not None:
         return _("the built-in data {builtin!r} has nothing in its split {split}", config.builtin, split)
     origins = origins_of(config, split)
+    if not origins and config.context and split != "train":
+        return _(
+            "data.{split} is not set, and with data.context the sentences of a document stay together; no document of the "
+            "training data falls to {split}: part documents by blank lines, or set data.{split}",
+            split,
+        )
     if not origins:
         return _(
             "data.{split} is not set, and nothing of the training data falls to it with "

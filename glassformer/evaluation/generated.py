@@ -44,7 +44,10 @@ def measured(recipe: Recipe) -> list[str]:
 def metric_of(recipe: Recipe) -> str:
     """What "best" means where the recipe leaves it open."""
     if recipe.train.metric != "auto":
-        if recipe.train.metric not in measured(recipe):
+        if recipe.train.metric == "comet" and recipe.data.task == "pairs":
+            if recipe.train.comet is None:
+                raise ConfigError("train.metric=comet needs a COMET; set train.comet to a folder that import made")
+        elif recipe.train.metric not in measured(recipe):
             raise ConfigError(
                 "train.metric={metric} is not measured for {family} on {task}; choose from: {measured}",
                 recipe.train.metric,

@@ -21,6 +21,7 @@ import torch
 
 from glassformer import machine
 from glassformer.lab.report import device_name, processor
+from glassformer.language import _
 from glassformer.screen import Progress
 
 R = TypeVar("R")
@@ -101,7 +102,7 @@ def fan_out(
     called again and again while they are at work."""
     waiting = {pool.submit(call, *arguments): key for key, call in calls.items()}
     while waiting:
-        done, _ = wait(waiting, timeout=None if meanwhile is None else PATIENCE, return_when=FIRST_COMPLETED)
+        done, _rest = wait(waiting, timeout=None if meanwhile is None else PATIENCE, return_when=FIRST_COMPLETED)
         if meanwhile is not None:
             meanwhile()
         for future in done:
@@ -128,7 +129,7 @@ def run_trials(title: str, calls: Mapping[str, TrialCall], path: Path, jobs: int
     missing = {key: call for key, call in calls.items() if key not in kept}
     if missing:
         with path.open("a", encoding="utf-8") as file, Progress(title, len(calls), after=0) as progress:
-            progress.update(len(calls) - len(missing), f"{len(missing)} trial{'s' * (len(missing) > 1)}", line=True)
+            progress.update(len(calls) - len(missing), _("{count} still to do", len(missing)), line=True)
             file.write("\n" if file.tell() else "")  # the last line may have been torn
             together = {key: call for key, call in missing.items() if not call.timed} if jobs > 1 else {}
             rest = ((key, call()) for key, call in missing.items() if key not in together)

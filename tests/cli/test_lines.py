@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -374,6 +375,9 @@ def test_a_pipe_is_read_once_and_a_device_not_at_all(run: Path, tmp_path: Path) 
         translate.translate(run, file=Path("/dev/zero"))
     with pytest.raises(ConfigError, match="is a folder"):
         translate.translate(run, file=tmp_path)
+    (tmp_path / "packed.txt.gz").write_bytes(gzip.compress(b"the cat"))
+    with pytest.raises(ConfigError, match=r"packed\.txt\.gz is packed; unpack it: gunzip -k"):
+        translate.translate(run, file=tmp_path / "packed.txt.gz")
 
 
 def test_a_pipe_that_nobody_writes_to(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ def test_what_was_broken_off_goes_on_to_the_same_report(
     journal = (home / "broken" / KEPT).read_bytes()
     assert improved(home, home / "broken").to_dict() == again.to_dict()
     assert (home / "broken" / KEPT).read_bytes().strip() == journal.strip()
-    with pytest.raises(UserError, match="was begun with other minutes; choose another --out"):
+    with pytest.raises(UserError, match="was begun with other minutes; choose another --out, or remove it"):
         improved(home, home / "broken", minutes=7.0)
 
 
@@ -175,11 +175,16 @@ def test_what_cannot_be_improved_is_refused_in_a_sentence(home: Path, tmp_path: 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "plain").write_text("thesis")
     write_tsv(tmp_path / "few.tsv", pairs(3))
+    write_tsv(tmp_path / "fewer.tsv", pairs(2))
     (tmp_path / "blank.txt").write_text(" \n\n")
     for words, sentence in (
         (("improve", home / "pairs.tsv", "--text", tmp_path / "blank.txt", "--out", tmp_path / "q"), "has no line to"),
         (("improve", tmp_path / "nowhere.tsv"), "there is no file"),
         (("improve", tmp_path / "few.tsv", "--out", tmp_path / "few"), "too few to hold some out"),
+        (
+            ("improve", tmp_path / "fewer.tsv", "--out", tmp_path / "few"),
+            "too few to hold some out",
+        ),  # not: other pairs
         (("improve", home / "pairs.tsv", "--out", tmp_path / "mine"), "is there already"),
         (
             ("improve", home / "pairs.tsv", "--text", tmp_path / "no.txt", "--out", tmp_path / "o"),

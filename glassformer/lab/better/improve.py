@@ -9,6 +9,7 @@ and what was kept. What is done is in a journal (lab/runner.py), so that the sam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from glassformer.data.cleaning import need_extra
 from glassformer.data.doctor.roles import arrange
 from glassformer.data.first_recipe import first_recipe
 from glassformer.data.sources import open_split
-from glassformer.errors import UserError
+from glassformer.errors import ConfigError, UserError
 from glassformer.files.durable import sha256
 from glassformer.files.owned import OwnedFiles
 from glassformer.lab.better.held_out import check_text, prepare_pairs, read_jsonl, write_mono
@@ -221,7 +222,11 @@ class ImprovementReport:
             out[-1] = "Cleaning found nothing to take out or to repair."
         columns = ["step", f"{self.metric} on val", "gain", "95%", "p", ""]
         out += ["", *markdown_table(columns, self.rows(), numbers=True), ""]
-        out += ["A gain is over the best run before it, and a step is kept if all of its interval is above zero.", ""]
+        out += [
+            "A gain is over the best run before it. A step is kept if all of its interval is above zero and its score"
+        ]
+        out[-1] += f" is {LEARNED:g} at least: below that nothing has been learned."
+        out.append("")
         first, second = self.test["first"]["value"], self.test["second"]["value"]
         out += [f"On the test pairs, scored once: plain {first:.2f}, kept {second:.2f}: {gain['value']:+.2f}"]
         out[-1] += f" [{gain['low']:+.2f}, {gain['high']:+.2f}], p {self.test['p']:.3g}. The best run is {self.best}."
@@ -242,7 +247,9 @@ def check_same(begun: dict[str, Any], facts: dict[str, Any], out: Path) -> None:
     """An improvement goes on with what it began with, or not at all."""
     changed = [name for name, value in facts.items() if begun.get(name) != value]
     if changed:
-        raise UserError("{out} was begun with other {changed}; choose another --out", out, ", ".join(changed))
+        raise UserError(
+            "{out} was begun with other {changed}; choose another --out, or remove it", out, ", ".join(changed)
+        )
 
 
 def improve(
@@ -258,6 +265,8 @@ def improve(
 ) -> ImprovementReport:
     """Every step on these pairs (and text of the target language), in a folder; improve.md and .json say what each brought."""
     need_extra()
+    if not 0 < minutes < math.inf:
+        raise ConfigError("--minutes is a number of minutes above 0, not {minutes}", minutes)
     config = arrange([pairs], "pairs", {})
     facts: dict[str, Any] = {"pairs": checksum(pairs), "text": checksum(text), "test": checksum(test)}
     if text is not None:
@@ -272,10 +281,12 @@ def improve(
     owned.claim("removed.tsv", "repaired.tsv")
     owned.claim(*(name for name in SHARES if name != "translate"))
     with owned.exclusive_lock("improvement"):
-        check_same(work.journal("begin", lambda: facts), facts, out)
         scored = None if test is None else list(open_split(file_settings(DataConfig(), [test], False), "test"))
         files = {name: work.file(name) for name in FILES}
-        counts = work.journal("data", lambda: prepare_pairs(config, scored, files))
+        # Begun is what has its pairs; what was refused before that may be put right and asked again.
+        begun = work.journal("begin", lambda: {"asked": facts, "counts": prepare_pairs(config, scored, files)})
+        check_same(begun.get("asked", {}), facts, out)
+        counts = begun["counts"]
         work.metric = metric_for(work.trained("plain", str(work.file("raw"))).recipe)
         plain = work.journal("plain", lambda: {"score": work.answer("plain", "val").score})["score"]
         if files["clean"].read_bytes() == files["raw"].read_bytes():

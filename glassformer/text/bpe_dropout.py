@@ -92,8 +92,11 @@ class BPEDropout:
 
     def encode_batch(self, texts: Iterable[str], times: int = 1) -> tuple[Flat, Numbers]:
         """Each text cut so many times, one after the other: all ids end to end, and how many each cut has."""
-        known = Numbering()
-        numbers, words_of = known.of(*self.split(texts))
+        known, distinct = Numbering(), dict[str, int]()
+        which = np.fromiter((distinct.setdefault(text, len(distinct)) for text in texts), np.int64)
+        numbers, words_of = known.of(self.split(distinct))
+        numbers = numbers[ranges((np.cumsum(words_of) - words_of)[which], words_of[which])]
+        words_of = words_of[which]
         words = [word.encode() for word in known.new]
         sizes = np.fromiter(map(len, words), np.int64, len(words))
         uses = np.bincount(numbers, minlength=len(words)) * times

@@ -69,38 +69,41 @@ def patterns(end: int) -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(words), re.compile(f"[{classes['-']}{chr(end)}-\U0010ffff]")
 
 
-def splitter(library: tokenizers.Tokenizer) -> Callable[[Iterable[str]], tuple[list[str], Numbers | None]]:
-    """From texts to the words of all of them, lower-cased where the tokenizer does that, and how many each has; or, without their
-    numbers, the words with END behind each text, which is one search for all."""
+def splitter(library: tokenizers.Tokenizer) -> Callable[[Iterable[str]], list[str]]:
+    """From texts to the words of all of them, lower-cased where the tokenizer does that, with END behind each text: one search
+    for all, but for those that the library splits."""
     normalizer, pre_tokenizer = library.normalizer, library.pre_tokenizer
     find, beyond = patterns(LATIN)
 
-    def together(text: str) -> list[str] | None:
-        """The words of a text that Python is certain of."""
-        if text.isascii() or not beyond.search(text):
-            return find.findall(text if normalizer is None else lowercase(text))
-        if normalizer is None:
-            find_any, uncertain = patterns(BASIC)
-            if not uncertain.search(text):
-                return find_any.findall(text)
-        return None
-
-    def split(text: str) -> list[str]:
-        words = None if "\0" in text else together(text)
-        if words is not None:
-            return words
+    def by_library(text: str) -> list[str]:
         text = text if normalizer is None else normalizer.normalize_str(text)
         return [text[start:end] for _, (start, end) in pre_tokenizer.pre_tokenize_str(text)]
 
-    def split_all(texts: Iterable[str]) -> tuple[list[str], Numbers | None]:
+    def split_all(texts: Iterable[str]) -> list[str]:
         texts = list(encodable(texts))
         joined = END.join((*texts, ""))
-        words = together(joined) if joined.count("\0") == 2 * len(texts) else None
-        if words is not None:
-            return words, None
-        one_by_one = list(map(split, texts))
-        counts = np.fromiter(map(len, one_by_one), np.int64, len(texts))
-        return list(chain.from_iterable(one_by_one)), counts
+        if joined.isascii() or not beyond.search(joined):
+            find_words, uncertain = find, None
+        elif normalizer is None:
+            find_words, uncertain = patterns(BASIC)
+        else:
+            find_words, uncertain = find, beyond
+        odd: list[int] = []  # the texts that Python is not certain of
+        if joined.count("\0") != 2 * len(texts) or (uncertain is not None and uncertain.search(joined)):
+            odd = [n for n, text in enumerate(texts) if "\0" in text or (uncertain is not None and uncertain.search(text))]
+            certain = texts.copy()
+            for number in odd:
+                certain[number] = ""
+            joined = END.join((*certain, ""))
+        words = find_words.findall(joined if normalizer is None else lowercase(joined))
+        if not odd:
+            return words
+        ends = [place for place, word in enumerate(words) if word == END]
+        parts, begin = [], 0
+        for number in odd:
+            parts += [words[begin : ends[number]], by_library(texts[number])]
+            begin = ends[number]
+        return [*chain.from_iterable(parts), *words[begin:]]
 
     return split_all
 
@@ -117,11 +120,9 @@ class Numbering(dict[str, int]):
         number = self[word] = len(self) - 1
         return number
 
-    def of(self, words: list[str], counts: Numbers | None) -> tuple[Numbers, Numbers]:
-        """The numbers of all words of some texts, and how many words each has."""
+    def of(self, words: list[str]) -> tuple[Numbers, Numbers]:
+        """The numbers of all words of some texts, END behind each, and how many words each has."""
         numbers = np.fromiter(map(self.__getitem__, words), np.int64, len(words))
-        if counts is not None:
-            return numbers, counts
         return numbers[numbers >= 0], np.diff(np.flatnonzero(numbers < 0), prepend=-1) - 1
 
 
@@ -140,7 +141,7 @@ class WordEncoder:
         """All ids end to end, and how many each text has."""
         if len(self.numbers) > MOST_WORDS:
             self.forget()
-        numbers, words_of = self.numbers.of(*self.split(texts))
+        numbers, words_of = self.numbers.of(self.split(texts))
         new = self.library.encode_batch_fast(self.numbers.new, add_special_tokens=False)
         self.numbers.new = []
         for encoding in new:

@@ -16,7 +16,7 @@ from tests.runs.test_isolation import contents
 from tests.small_runs import small_run
 
 pytestmark = pytest.mark.slow
-CASES = count(fast=200, soak=5000)
+CASES = count(fast=120, soak=5000)
 GROUPS = count(fast=10, soak=100)  # of cases: each reports when it is through
 
 

@@ -38,14 +38,14 @@ def some_text(draw: random.Random) -> list[int]:
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
 def test_a_needle_is_found_again_in_any_haystack(family: str, record_property: Any) -> None:
     """Batch-invariant: the same tokens and the same bits, alone and in batches of 2, 3, 8 and 32 random sentences, at any place:
-    two families, 25 needles each, four batches, 200 trials. Caught: rows that leave; a mask that is dropped when all neighbours
+    two families, 12 needles each, four batches, 96 trials. Caught: rows that leave; a mask that is dropped when all neighbours
     happen to be full; a cache as wide as the widest prompt. The fast mode does not promise this; how often it differs is
     measured and printed."""
     model = float_model(family, positions="learned" if family == "gpt" else "sinusoidal", n_layer=1)
     decode = translate_batch if family == "transformer" else generate_batch
     draw = random.Random(1)
     other_tokens = other_bits = trials = 0
-    for number in range(count(fast=25, soak=200)):
+    for number in range(count(fast=12, soak=200)):
         search = {"beam": 3} if number % 3 else {"temperature": 1.0}
         fast = DecodeConfig(**search, max_new_tokens=4, min_new_tokens=draw.randrange(4))
         invariant = replace(fast, batch_invariant=True, batch_size=(4, 8, 32)[number % 5 % 3])

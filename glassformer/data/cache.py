@@ -7,8 +7,7 @@ and an entry may go at any time. An entry takes its name when it is whole; of tw
 wins. What is taken is checked on the way, and an entry that is damaged is made again. The least recently used go first when
 all together are larger than `MOST_BYTES`.
 
-Training text that is drawn (BPE-dropout, augmentation) follows from the seed as well and is an entry of its own for each. Data
-in memory, pipes, and data sets that are no files are not kept.
+Data in memory, pipes, and data sets that are no files are not kept.
 """
 
 from __future__ import annotations
@@ -108,11 +107,6 @@ def key_of(config: DataConfig, files: Iterable[FileFacts]) -> str:
     tokenizer = config.tokenizer_file and content(Path(config.tokenizer_file))
     named = json.dumps([code_version(), settings, read, folders, tokenizer], sort_keys=True, default=str)
     return hashlib.sha256(named.encode("utf-8", errors="surrogatepass")).hexdigest()
-
-
-def key_of_draws(key: str, seed: int) -> str:
-    """The name of the entry that holds what is drawn with this seed for the preparation `key`."""
-    return hashlib.sha256(f"{key} {seed}".encode()).hexdigest()
 
 
 def entries_folder() -> Path | None:

@@ -31,6 +31,9 @@ from glassformer.text.tokenizers import Tokenizers
 
 ENCODED_AT_ONCE = 4000  # examples, and of long ones fewer:
 CHARACTERS_AT_ONCE = 2_000_000
+DRAWN_WITH = (
+    1  # the seed of BPE-dropout and augmentation: what is drawn follows from the data, so another seed begins at once
+)
 CUT_AT_ONCE = 128_000  # texts of BPE-dropout, each as often as it is cut
 
 
@@ -55,19 +58,19 @@ Encoded = tuple[Int[np.ndarray, " m"], Int[np.ndarray, " n"]]
 
 
 def encode_pairs(
-    config: DataConfig, pairs: Iterable[tuple[str, str]], tokenizers: Tokenizers, to_learn: bool, seed: int
+    config: DataConfig, pairs: Iterable[tuple[str, str]], tokenizers: Tokenizers, to_learn: bool
 ) -> Iterator[dict[str, Encoded]]:
     """Source and target; where both directions are learned, then the same the other way round."""
     times = config.copies if to_learn else 1
     if to_learn and config.augment:
         tags = tuple(file.tag for file in config.files("train") if file.tag)
-        pairs, times = Augmented(pairs, config.augment, seed, times, tags), 1
+        pairs, times = Augmented(pairs, config.augment, DRAWN_WITH, times, tags), 1
     most = ENCODED_AT_ONCE if times == 1 else max(1, CUT_AT_ONCE // times)
 
     def encoder(tokenizer: Tokenizer, side: int) -> Callable[[Sequence[str]], Encoded]:
         if not (to_learn and config.bpe_dropout):
             return tokenizer.corpus_encoder()
-        sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{seed} {('source', 'target')[side]}")
+        sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{DRAWN_WITH} {('source', 'target')[side]}")
         return lambda texts: sampler.encode_batch(texts, times)
 
     with ThreadPoolExecutor(1) as beside:  # NumPy and the tokenizers library let other threads run while they compute
@@ -143,11 +146,10 @@ def encode_split(
     folder: Path,
     *,
     to_learn: bool = False,
-    seed: int = 0,
     total: int = 0,
 ) -> dict[str, TokenFile]:
     """Writes one split's token files from its examples, which can be read again and again. Names: source and target, or text,
-    and labels. `to_learn`: as training wants it, with pairs cut in several ways (which follow from `seed`) or both directions
+    and labels. `to_learn`: as training wants it, with pairs cut in several ways or both directions
     where the config asks for that; else an example is an example. `total`: how many sequences there will be, where that is
     known."""
     label_ids = {label: i for i, label in enumerate(tokenizers.labels)}
@@ -156,7 +158,7 @@ def encode_split(
     match config.task:
         case "pairs":
             sizes["source"] = tokenizers.source.vocab_size
-            batches = encode_pairs(config, examples, tokenizers, to_learn, seed)
+            batches = encode_pairs(config, examples, tokenizers, to_learn)
         case "text":
             documents = encode_text(tokenizers.target, examples, begin=config.begin_documents)
             batches = ({"text": encoded} for encoded in documents)

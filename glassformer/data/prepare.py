@@ -18,7 +18,7 @@ from typing import Any
 from glassformer.config import DataConfig, Recipe
 from glassformer.data import cache
 from glassformer.data.augment import Augmented
-from glassformer.data.encoding import encode_split, file_names
+from glassformer.data.encoding import encode_split
 from glassformer.data.files import ReadContext
 from glassformer.data.origins import SPLITS, named_files
 from glassformer.data.report import DataReport, in_words
@@ -188,11 +188,10 @@ def training_examples(config: DataConfig, data: Path, report: DataReport) -> Any
     return WithoutHeldoutTargets(train, {hash_of(normalized(pair[1])) for pairs in held_out for pair in pairs})
 
 
-def encode_training(recipe: Recipe, train: Any, tokenizers: Tokenizers, data: Path, count: int) -> None:
+def encode_training(config: DataConfig, train: Any, tokenizers: Tokenizers, data: Path, count: int) -> None:
     """Writes the token files that are learned from."""
-    config = recipe.data
     total = count * (1 + config.both_ways) * config.copies
-    encode_split(config, "train", train, tokenizers, data, to_learn=True, seed=recipe.train.seed, total=total)
+    encode_split(config, "train", train, tokenizers, data, to_learn=True, total=total)
 
 
 def about_files(config: DataConfig, files: Iterable[FileFacts]) -> str:
@@ -200,24 +199,9 @@ def about_files(config: DataConfig, files: Iterable[FileFacts]) -> str:
     return config.builtin or ", ".join(os.path.basename(file.path) for file in files)
 
 
-def drawn_names(config: DataConfig) -> set[str]:
-    """The names of the files of tokens that are learned from, where they are drawn with a seed."""
-    return (
-        {f"data/train.{name}.tokens" for name in file_names(config)} if config.bpe_dropout or config.augment else set()
-    )
-
-
-def keep_draws(recipe: Recipe, folder: Path, files: Iterable[FileFacts], key: str) -> None:
-    """Leaves the tokens that were drawn with this seed in the cache."""
-    if drawn := {name: folder / name for name in drawn_names(recipe.data)}:
-        about = _("{files}, drawn with seed {seed}", about_files(recipe.data, files), recipe.train.seed)
-        cache.keep(cache.key_of_draws(key, recipe.train.seed), drawn, about)
-
-
-def from_cache(recipe: Recipe, folder: Path, files: Iterable[FileFacts], key: str) -> Tokenizers:
-    """The rest of a preparation that the cache had: where the files are and when they were last changed, and what is drawn with
-    the seed."""
-    config, data = recipe.data, folder / "data"
+def from_cache(folder: Path, files: Iterable[FileFacts]) -> Tokenizers:
+    """The rest of a preparation that the cache had: where the files are and when they were last changed."""
+    data = folder / "data"
     report = DataReport.read(data)
     assert report is not None
     given = {(os.path.abspath(file.path), file.sha256): file for file in files}
@@ -225,10 +209,6 @@ def from_cache(recipe: Recipe, folder: Path, files: Iterable[FileFacts], key: st
     read = [given.get((file.path, file.sha256)) or by_content[file.sha256] for file in report.files]
     replace(report, files=[replace(file, path=os.path.abspath(file.path)) for file in read]).write(data)
     tokenizers = Tokenizers.load(folder)
-    if drawn_names(config) and not cache.fetch(cache.key_of_draws(key, recipe.train.seed), folder):
-        train = training_examples(config, data, report)
-        encode_training(recipe, train, tokenizers, data, report.learned)
-        keep_draws(recipe, folder, files, key)
     say(_("this data was prepared before and is taken from the cache (see `glassformer data cache`)"))
     return tokenizers
 
@@ -245,7 +225,7 @@ def prepare(
     files = cache.read_files(config) if in_cache else None
     key = None if files is None else cache.key_of(config, files)
     if key is not None and files is not None and cache.fetch(key, folder):
-        return from_cache(recipe, folder, files, key)
+        return from_cache(folder, files)
     report = read_once(config, data, given, characters)
     train = training_examples(config, data, report)
     if config.both_ways:
@@ -256,14 +236,12 @@ def prepare(
     report.write(data)
     tokenizers = learn_tokenizers(config, train, report.learned) if old is None else keep_tokenizers(config, train, old)
     tokenizers.save(folder)
-    encode_training(recipe, train, tokenizers, data, report.learned)
+    encode_training(config, train, tokenizers, data, report.learned)
     encode_split(config, "val", run_examples(config, "val", data), tokenizers, data)
     read = {(file.path, file.sha256) for file in report.files}
     if key is not None and files is not None and read <= {(os.path.abspath(f.path), f.sha256) for f in files}:
-        made, drawn = cache.made_in(folder), drawn_names(config)
         about = f"{about_files(config, files)} ({report.learned:,} examples)"
-        cache.keep(key, {name: path for name, path in made.items() if name not in drawn}, about)
-        keep_draws(recipe, folder, files, key)
+        cache.keep(key, cache.made_in(folder), about)
     return tokenizers
 
 

@@ -90,7 +90,9 @@ def splitter(library: tokenizers.Tokenizer) -> Callable[[Iterable[str]], list[st
             find_words, uncertain = find, beyond
         odd: list[int] = []  # the texts that Python is not certain of
         if joined.count("\0") != 2 * len(texts) or (uncertain is not None and uncertain.search(joined)):
-            odd = [n for n, text in enumerate(texts) if "\0" in text or (uncertain is not None and uncertain.search(text))]
+            odd = [
+                n for n, text in enumerate(texts) if "\0" in text or (uncertain is not None and uncertain.search(text))
+            ]
             certain = texts.copy()
             for number in odd:
                 certain[number] = ""

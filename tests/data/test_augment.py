@@ -1,4 +1,4 @@
-"""Training text changed as people paste it: by the seed alone, with what belongs to it in the target, and not at all when off."""
+"""Training text changed as people paste it: by the data alone, with what belongs to it in the target, and not at all when off."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def learned(folder: Path, seed: int = 1, **data: Any) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("more", [{}, {"bpe_dropout": 0.2}], ids=["plain", "dropout"])
-def test_what_is_learned_follows_from_the_seed_and_validation_is_untouched(
+def test_what_is_learned_follows_from_the_data_and_validation_is_untouched(
     tmp_path: Path, more: dict[str, Any]
 ) -> None:
-    """Broken variants: draws of the process; the seed not asked; every copy changed alike; val changed as well."""
+    """Broken variants: draws of the process, or of the seed of the training; every copy changed alike; val changed as well."""
     data = {"augment": 0.5, "segmentations": 4} | more
     first = learned(tmp_path / "1", **data)
     assert learned(tmp_path / "2", **data) == first
-    assert learned(tmp_path / "3", seed=2, **data)["train.source"] != first["train.source"]
+    assert learned(tmp_path / "3", seed=2, **data) == first
     wanted = list(Augmented(PAIRS, 0.5, 1, times=4))
     assert list(zip(first["train.source"], first["train.target"], strict=True)) == wanted
     assert any(len({*wanted[n : n + 4]}) > 1 for n in range(0, len(wanted), 4)) and len(wanted) == 4 * len(PAIRS)

@@ -104,6 +104,42 @@ def test_each_speaker_of_a_dialogue_is_a_text() -> None:
     assert done(document).decode() == kept
 
 
+CUES = """\ufeff1
+00:00:01,000 --> 00:00:02,000
+one
+ \t
+2
+00:00:03,000 --> 00:00:04,000 X1:1
+two
+three
+3
+00:00:05,000 --> 00:00:06,000
+-->
+00:00:06.000-->00:00:07.000
+four
+
+4a
+00:00:07,000 --> 00:00:08,000
+five
+
+x
+00:00:09,000 --> 00:00:10,000
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_cues_are_parted_by_their_times(end: str) -> None:
+    """Broken variants: the blank line between two cues holds a blank or is missing, and the model writes the second's number and
+    time anew; a cue whose name is no number stays untranslated."""
+    film = CUES.replace("\n", end)
+    document = read(film, "a.srt")
+    assert texts(document) == ["one", "two three", "four", "five"]
+    assert done(document, str.upper).decode() == end.join(
+        line.upper() if line in ("one", "four", "five") else line
+        for line in CUES.replace("two\nthree", "TWO THREE").split("\n")
+    )
+
+
 CATALOGUE = """# A catalogue of ours.
 msgid ""
 msgstr ""

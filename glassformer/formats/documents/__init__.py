@@ -12,7 +12,7 @@ from typing import Any
 
 from glassformer.errors import UserError
 from glassformer.formats.documents.catalogue import read_po
-from glassformer.formats.documents.document import DocumentParts, decoded, joined_bytes
+from glassformer.formats.documents.document import DocumentParts, decoded, joined_like
 from glassformer.formats.documents.markdown import read_markdown
 from glassformer.formats.documents.memory import read_tmx
 from glassformer.formats.documents.subtitles import read_srt
@@ -26,7 +26,7 @@ from glassformer.text.markup import html_segments
 
 def read_html(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
     """A page: tags stay, to the byte."""
-    return DocumentParts(html_segments(decoded(content, path), numbers=numbers), as_html, joined_bytes)
+    return DocumentParts(html_segments(decoded(content, path), numbers=numbers), as_html, joined_like(content))
 
 
 KINDS: dict[str, Callable[..., DocumentParts]] = {

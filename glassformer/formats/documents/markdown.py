@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from glassformer.formats.documents.document import DocumentParts, decoded, has_words, joined_bytes
+from glassformer.formats.documents.document import DocumentParts, decoded, has_words, joined_like
 from glassformer.text.markup import Segment, SegmentParser
 
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)")
@@ -88,4 +88,4 @@ def read_markdown(content: bytes, path: Path, *, numbers: bool) -> DocumentParts
         parts += [text[taken : at + (box.end() if box else 0)], segment]
         taken = end
     parts.append(text[taken:])
-    return DocumentParts(parts, as_markdown, joined_bytes, left)
+    return DocumentParts(parts, as_markdown, joined_like(content), left)

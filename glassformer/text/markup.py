@@ -27,8 +27,8 @@ MARKUP = re.compile(
     re.DOTALL | re.IGNORECASE | re.VERBOSE,
 )
 NAME = re.compile(r"</?([a-z][a-z0-9:-]*)", re.IGNORECASE)
-INLINE = frozenset({
-    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "br", "cite", "code", "data", "del", "dfn", "em", "font", "i",
+INLINE = frozenset({  # c: WebVTT's
+    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "br", "c", "cite", "code", "data", "del", "dfn", "em", "font", "i",
     "img", "ins", "kbd", "label", "mark", "q", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup",
     "time", "tt", "u", "var", "wbr",
 })  # fmt: skip

@@ -140,6 +140,29 @@ def test_cues_are_parted_by_their_times(end: str) -> None:
     )
 
 
+WEB = """\ufeffWEBVTT - a film
+
+STYLE
+::cue(.big) { color: red }
+
+NOTE of ours
+00:01.000 --> 00:02.000 align:start
+<v Ann>one &amp; <c.big>two</c>
+
+4a
+00:02.000 --> 00:03.000
+<00:02.000>three <00:02.500>four
+"""
+
+
+def test_subtitles_of_the_web_stay() -> None:
+    """Broken variants: a style or the header is translated; &amp;amp; in the place of &amp;; times between words are text."""
+    for film in (WEB, WEB.replace("\n\n", "\n \n")):
+        document = read(film, "a.vtt")
+        assert texts(document) == ["one & two"] and document.left == 1
+        assert done(document).decode() == film
+
+
 CATALOGUE = """# A catalogue of ours.
 msgid ""
 msgstr ""

@@ -15,7 +15,7 @@ from glassformer.formats.documents.catalogue import read_po
 from glassformer.formats.documents.document import DocumentParts, decoded, joined_like
 from glassformer.formats.documents.markdown import read_markdown
 from glassformer.formats.documents.memory import read_tmx
-from glassformer.formats.documents.subtitles import read_srt
+from glassformer.formats.documents.subtitles import read_srt, read_vtt
 from glassformer.formats.documents.word import read_docx
 from glassformer.formats.documents.xliff import read_xliff
 from glassformer.language import _
@@ -33,6 +33,7 @@ KINDS: dict[str, Callable[..., DocumentParts]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
     **dict.fromkeys((".md", ".markdown"), read_markdown),
     ".srt": read_srt,
+    ".vtt": read_vtt,
     ".po": read_po,
     **dict.fromkeys((".xlf", ".xliff"), read_xliff),
     ".tmx": read_tmx,

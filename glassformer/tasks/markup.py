@@ -247,8 +247,8 @@ def render(
     escape: Callable[[str], str],
     kept: Sequence[tuple[Span, Node]] | None = None,
 ) -> str:
-    """The stretch `within` of the answer with these nodes in it. What the answer has as it was read stays there (`kept`); then larger
-    nodes choose their place first."""
+    """The stretch `within` of the answer with these nodes in it. What the answer has as it was read stays there (`kept`); of the
+    others larger ones choose their place first."""
     kept = as_written(nodes, aligned) if kept is None else kept
     standing = {id(node) for _, node in kept}
     placed: list[tuple[Span, int, Node]] = []

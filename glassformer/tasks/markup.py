@@ -278,6 +278,7 @@ def render(
 
 def carried_over(segment: Segment, answer: Answer, escape: Callable[[str], str]) -> str:
     """The answer to a segment's text with the segment's markup in it."""
+    escape = segment.escape or escape
     if not segment.nodes:
         return escape(answer.text)
     aligned = Aligned.of(segment.text, answer)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ class Segment:
 
     text: str
     nodes: list[Node]
+    escape: Callable[[str], str] | None = None  # where it is of another kind than its document
 
 
 def unescaped(text: str) -> str:

@@ -99,6 +99,20 @@ def test_a_catalogue_changes_where_it_is_translated() -> None:
         done(latin, lambda text: "猫" * len(text))
 
 
+LATIN = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-1\\n"\n\n{}msgid "café"\nmsgstr ""\n'
+
+
+@pytest.mark.parametrize("before", ["", "# é\n", 'msgctxt "é"\n', 'msgid "a"\nmsgstr ""\n\n'])
+def test_a_catalogue_is_read_in_the_characters_that_its_header_says(before: str) -> None:
+    """Broken variant: what follows the header is read as UTF-8, until a message shows that the header has ended."""
+    text = LATIN.format(before).encode("latin-1")
+    document = read_document(text, Path("a.po"))
+    assert texts(document)[-1] == "café"
+    assert done(document, str.upper).endswith('msgid "café"\nmsgstr "CAFÉ"\n'.encode("latin-1"))
+    with pytest.raises(UserError, match="cannot be read"):
+        read_document(text.replace(b"ISO-8859-1", b"UTF-8"), Path("a.po"))
+
+
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: zh\\n"\n'
 FORMS = 'msgstr[0] "{}"\nmsgstr[1] "{}"\n'
 PLURAL = """

@@ -91,3 +91,9 @@ def test_subtitles_of_the_web_stay() -> None:
         document = read(film, "a.vtt")
         assert texts(document) == ["one & two"] and document.left == 1
         assert done(document).decode() == film
+
+
+@pytest.mark.parametrize("name", ["a.srt", "a.vtt", "a.html", "a.md"])
+def test_an_empty_document_stays_empty(name: str) -> None:
+    for text in ("", "\n", "\ufeff"):
+        assert done(read(text, name)).decode() == text

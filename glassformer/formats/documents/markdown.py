@@ -159,12 +159,14 @@ def read_markdown(content: bytes, path: Path, *, numbers: bool) -> DocumentParts
                 parts += [text[taken:begin], *inside]
                 taken = end
             continue
-        if token.type != "inline" or not token.map or not token.children or not has_words(token.content):
+        children = token.children or []
+        words = "".join(child.content for child in children if child.type == "text")
+        if token.type != "inline" or not token.map or not has_words(words):
             continue
         first, last = token.map
         in_list = number > 1 and tokens[number - 2].type == "list_item_open"
         box = TASK.match(token.content) if in_list else None
-        segment = markdown_segment(token.children, box[0] if box else "", numbers)
+        segment = markdown_segment(children, box[0] if box else "", numbers)
         line, *rest = token.content.split("\n")
         at = text.find(line, max(taken, starts[first]), starts[first + 1])
         if at < 0 or segment is None:

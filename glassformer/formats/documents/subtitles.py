@@ -24,7 +24,7 @@ def is_text(lines: list[str]) -> Iterator[bool]:
     """Of each line, whether it is said: it is not blank, and neither times nor what a cue is called, which stands above them and
     behind a blank line, or is a number."""
     before = ""
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+    for line, after in zip(lines, [*lines, ""][1:], strict=True):
         is_name = TIMES.match(after) and (not before.strip() or line.strip().isdecimal())
         yield not (not line.strip() or TIMES.match(line) or is_name)
         before = line

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.formats.documents import KINDS, read_document
-from glassformer.formats.documents.document import DocumentParts, as_is, decoded, joined_bytes
+from glassformer.formats.documents.document import DocumentParts, as_is, decoded, joined_like
 from glassformer.serve.answers import unknown_of
 from glassformer.serve.api_errors import APIError, bad_request
 from glassformer.serve.fields import DocumentedRoute, missing, read_fields
@@ -34,7 +34,7 @@ def read_lines(content: bytes, path: Path) -> DocumentParts:
     parts: list[str | Segment] = []
     for line in decoded(content, path).splitlines():
         parts += [Segment(line, []) if line.strip() else line, "\n"]
-    return DocumentParts(parts, as_is, joined_bytes)
+    return DocumentParts(parts, as_is, joined_like(content))
 
 
 class TranslatedFiles:

@@ -11,12 +11,13 @@ words more often than any single head (docs/log.md).
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from glassformer.tasks.results import Answer
 from glassformer.tasks.text_model import TextModel
@@ -127,39 +128,85 @@ def trimmed(text: str, start: int, end: int) -> Span:
     return (words[0], words[-1] + 1) if words else (start, end)
 
 
+def overlapping(aligned: Aligned, spans: Sequence[Span]) -> Bool[np.ndarray, "T"]:
+    """Of each answer token, whether a part of it stands in one of these stretches of the answer."""
+    starts, ends = np.array(aligned.target, dtype=np.int64).reshape(-1, 2).T
+    covered = np.zeros(len(aligned.text) + 1, dtype=np.int64)
+    for start, end in spans:
+        covered[start + 1 : end + 1] = 1
+    covered = covered.cumsum()
+    return np.asarray(covered[ends] != covered[starts])
+
+
 def free_runs(aligned: Aligned, within: Span, taken: Sequence[Span]) -> list[list[int]]:
     """The answer tokens in a stretch of the answer that nothing else has taken, in runs without a gap."""
     starts, ends = np.array(aligned.target, dtype=np.int64).reshape(-1, 2).T
-    covered = np.zeros(len(aligned.text) + 1, dtype=np.int64)
-    for start, end in taken:
-        covered[start + 1 : end + 1] = 1
-    covered = covered.cumsum()
     seen = np.flatnonzero(starts < ends)  # a token without letters of its own is no gap
-    free = (starts >= within[0]) & (ends <= within[1]) & (covered[ends] == covered[starts])
+    free = (starts >= within[0]) & (ends <= within[1]) & ~overlapping(aligned, taken)
     places = np.flatnonzero(free[seen])
     runs = np.split(seen[places], np.flatnonzero(np.diff(places) > 1) + 1)
     return [run.tolist() for run in runs if len(run)]
 
 
-def place(node: Node, aligned: Aligned, around: Span, within: Span, taken: Sequence[Span]) -> Span:
-    """Where a node goes in the answer. `around`: what its parent is around in the source; `within`: in the answer."""
+def kept_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes that stay as they are in the source, those within tags included."""
+    for node in nodes:
+        if node.kept:
+            yield node
+        yield from kept_nodes(node.children)
+
+
+def as_written(nodes: Sequence[Node], aligned: Aligned) -> list[tuple[Span, Node]]:
+    """Where the answer has what is kept as the model read it: each in a place of its own, the longest first, a digit at its ends
+    at the end of a number. Of several places the one that is no part of a word, then the one that looks at it most."""
+    taken = bytearray(len(aligned.text))
+    found: list[tuple[Span, Node]] = []
+    for node in sorted(kept_nodes(nodes), key=lambda node: -len(node.kept)):
+        before = r"(?<!\d)(?<!\d[.,:])" if node.kept[0].isdigit() else ""
+        after = r"(?![.,:]?\d)" if node.kept[-1].isdigit() else ""
+        places = (match.span() for match in re.finditer(before + re.escape(node.kept) + after, aligned.text))
+        free = [(start, end) for start, end in places if not any(taken[start:end])]
+        if not free:
+            continue
+        looks = np.zeros(len(aligned.text) + 1)  # up to each character
+        for (start, end), share in zip(aligned.target, aligned.shares(node.start, node.end), strict=True):
+            looks[start + 1 : end + 1] += share
+        looks = looks.cumsum()
+        start, end = max(
+            free, key=lambda span: (not any(map(aligned.is_joined, span)), looks[span[1]] - looks[span[0]])
+        )
+        taken[start:end] = b"\1" * (end - start)
+        found.append(((start, end), node))
+    return sorted(found, key=lambda entry: entry[0])
+
+
+def place(
+    node: Node,
+    aligned: Aligned,
+    around: Span,
+    within: Span,
+    taken: Sequence[Span],
+    kept: Sequence[tuple[Span, Node]] = (),
+) -> Span:
+    """Where a node goes in the answer. `around`: what its parent is around in the source; `within`: in the answer; `kept`: what
+    stands in the answer as it was read, which no tag begins or ends in."""
+    own = [span for span, inside in kept if node.start <= inside.start and inside.end <= node.end]
+    others = [*taken, *(span for span, _ in kept if span not in own)]
     if node.start == node.end:
-        return place_point(node.start, aligned, around, within, taken)
-    if node.kept:  # where the model wrote it as it read it
-        at = aligned.text.find(node.kept, within[0], within[1])
-        end = at + len(node.kept)
-        if at >= 0 and not any(at < e and s < end for s, e in taken):
-            return at, end
-    elif not taken and node.start <= around[0] and node.end >= around[1]:
+        return place_point(node.start, aligned, around, within, [*others, *own])
+    if not (node.kept or taken) and node.start <= around[0] and node.end >= around[1]:
         return within
-    runs = free_runs(aligned, within, taken)
+    runs = free_runs(aligned, within, others)
     if not runs:
-        return place_point(node.start, aligned, around, within, taken)
+        return place_point(node.start, aligned, around, within, [*others, *own])
     shares = aligned.shares(node.start, node.end) - 0.5
+    shares[overlapping(aligned, own)] = len(shares)  # what stood in a tag stays in it
     best = max((own for run in runs for own in [run[slice(*best_run(shares[run]))]]), key=lambda own: shares[own].sum())
     start, end = aligned.target[best[0]][0], aligned.target[best[-1]][1]
+    inside = [span for span in own if span[0] < end and start < span[1]]
     start, end = trimmed(aligned.text, start, end) if node.words else (start, end)
-    edges = [edge for span in taken for edge in span]
+    start, end = min([start, *(a for a, _ in inside)]), max([end, *(b for _, b in inside)])
+    edges = [edge for span in [*others, *own] for edge in span]
     while aligned.is_joined(start) and start > within[0] and start not in edges:
         start -= 1
     while aligned.is_joined(end) and end < within[1] and end not in edges:
@@ -192,25 +239,46 @@ def around_nothing(node: Node) -> str:
     return node.opening + "".join(map(around_nothing, node.children)) + node.closing
 
 
-def render(nodes: Sequence[Node], aligned: Aligned, around: Span, within: Span, escape: Callable[[str], str]) -> str:
-    """The stretch `within` of the answer with these nodes in it. Larger ones choose their place first."""
+def render(
+    nodes: Sequence[Node],
+    aligned: Aligned,
+    around: Span,
+    within: Span,
+    escape: Callable[[str], str],
+    kept: Sequence[tuple[Span, Node]] | None = None,
+) -> str:
+    """The stretch `within` of the answer with these nodes in it. What the answer has as it was read stays there (`kept`); of the
+    others larger ones choose their place first."""
+    kept = as_written(nodes, aligned) if kept is None else kept
+    standing = {id(node) for _, node in kept}
     placed: list[tuple[Span, int, Node]] = []
     for number, node in sorted(enumerate(nodes), key=lambda entry: (not entry[1].kept, entry[1].start - entry[1].end)):
-        span = place(node, aligned, around, within, [own for own, *_ in placed if own[0] < own[1]])
-        placed.append((span, number, node))
+        if id(node) not in standing:
+            span = place(node, aligned, around, within, [own for own, *_ in placed if own[0] < own[1]], kept)
+            placed.append((span, number, node))
+
+    def words(at: int, stop: int) -> str:
+        out = ""
+        for (start, end), node in kept:
+            if at <= start and end <= stop:
+                out += escape(aligned.text[at:start]) + node.opening
+                at = end
+        return out + escape(aligned.text[at:stop])
+
     out, at = "", within[0]
     for (start, end), _number, node in sorted(placed, key=lambda entry: (entry[0], entry[1])):
         if node.kept or node.start == node.end:
             inside = "".join(map(around_nothing, node.children))
         else:
-            inside = render(node.children, aligned, (node.start, node.end), (start, end), escape)
-        out += escape(aligned.text[at:start]) + node.opening + inside + node.closing
+            inside = render(node.children, aligned, (node.start, node.end), (start, end), escape, kept)
+        out += words(at, start) + node.opening + inside + node.closing
         at = end
-    return out + escape(aligned.text[at : within[1]])
+    return out + words(at, within[1])
 
 
 def carried_over(segment: Segment, answer: Answer, escape: Callable[[str], str]) -> str:
     """The answer to a segment's text with the segment's markup in it."""
+    escape = segment.escape or escape
     if not segment.nodes:
         return escape(answer.text)
     aligned = Aligned.of(segment.text, answer)

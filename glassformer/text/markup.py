@@ -11,32 +11,14 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from glassformer.text.elements import EMPTY, INLINE, MARKUP, OpenElements, end_of, is_kept, name_of
 from glassformer.text.placeholders import placeholders
 
-MARKUP = re.compile(
-    r"""
-      <!--.*?(?:-->|\Z)                                                    # a comment
-    | <[!?][^>]*+(?:>|\Z)                                                  # a declaration
-    | <(script|style|pre|textarea)\b.*?(?:</\1\s*>|\Z)                     # with all that is in it
-    | </?[a-z](?:[^>"']++|"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))*+(?:>|\Z)       # a tag; in its quotes > is no end of it
-    """,
-    re.DOTALL | re.IGNORECASE | re.VERBOSE,
-)
-NAME = re.compile(r"</?([a-z][a-z0-9:-]*)", re.IGNORECASE)
-INLINE = frozenset({
-    "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "br", "cite", "code", "data", "del", "dfn", "em", "font", "i",
-    "img", "ins", "kbd", "label", "mark", "q", "ruby", "s", "samp", "small", "span", "strike", "strong", "sub", "sup",
-    "time", "tt", "u", "var", "wbr",
-})  # fmt: skip
-EMPTY = frozenset(
-    ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
-)
 DEEPEST, MOST_TAGS = 50, 200  # of one segment: to place tags takes time in proportion to their number and that of words
-LITERAL = frozenset(["code", "kbd", "samp", "tt", "var"])  # what is in it is no language
 BLANKS = re.compile(r"[ \t\r\n\f]+")  # HTML's: others are characters
 ENTITY = re.compile(r"&#?\w+;?")
 
@@ -60,12 +42,7 @@ class Segment:
 
     text: str
     nodes: list[Node]
-
-
-def name_of(tag: str) -> str:
-    """The name of a tag in small letters; empty for comments and declarations."""
-    match = NAME.match(tag)
-    return match[1].lower() if match else ""
+    escape: Callable[[str], str] | None = None  # where it is of another kind than its document
 
 
 def unescaped(text: str) -> str:
@@ -122,6 +99,7 @@ class SegmentParser:
 
     def __init__(self, *, numbers: bool = False) -> None:
         self.text, self.tags, self.numbers = "", 0, numbers
+        self.has_words = False  # besides what stays as it is
         self.too_deep = False
         self.roots: list[Node] = []
         self.stack: list[tuple[str, Node]] = []
@@ -157,6 +135,7 @@ class SegmentParser:
         if piece.kept:
             self.add_kept(piece.raw, piece.text)
         else:
+            self.has_words = self.has_words or any(letter.isalpha() for letter in piece.text)
             self.add_words(piece.text)
 
     def add_kept(self, raw: str, text: str) -> None:
@@ -227,12 +206,13 @@ def html_segments(page: str, *, numbers: bool = False, entities: bool = True) ->
     out: list[str | Segment] = []
     at, pending = 0, 0  # how far the page is read; where the run of texts and inline tags began
     parser = SegmentParser(numbers=numbers)
-    endless: set[str] = set()  # names of code that ends nowhere
+    endless: set[str] = set()  # names of what is kept whole and ends nowhere
+    around = OpenElements()
 
     def flush(end: int) -> None:
         nonlocal parser, pending
         raw = page[pending:end]
-        if any(letter.isalpha() for letter in parser.text):
+        if parser.has_words:
             lead, tail = len(raw) - len(raw.lstrip()), len(raw.rstrip())
             out.extend([raw[:lead], parser.finish(), raw[tail:]])
         else:
@@ -242,7 +222,8 @@ def html_segments(page: str, *, numbers: bool = False, entities: bool = True) ->
     while True:
         match = MARKUP.search(page, at)
         stop = match.start() if match else len(page)
-        for piece in text_pieces(page[at:stop], parser.text[-1:], numbers=numbers, entities=entities):
+        text = page[at:stop] if around.translated else ""
+        for piece in text_pieces(text, parser.text[-1:], numbers=numbers, entities=entities):
             if piece.kept and parser.full:
                 flush(at + piece.start)
             parser.add_piece(piece)
@@ -250,18 +231,21 @@ def html_segments(page: str, *, numbers: bool = False, entities: bool = True) ->
             flush(stop)
             return [part for part in out if part != ""]
         tag, name, at = match[0], name_of(match[0]), match.end()
-        if parser.full or not (name in INLINE or tag.startswith("<!--")):
-            flush(stop)
-            out.append(tag)
-            pending = at
-            continue
         end = None
-        if name in LITERAL - endless and not tag.startswith("</") and not tag.endswith("/>"):
-            end = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(page, at)
+        if around.translated and not parser.full and name in INLINE - EMPTY - endless and is_kept(tag, name):
+            end = end_of(page, at, name)
             endless |= {name} if end is None else set()
-        if end is None:
+        if end is not None:
+            inside = MARKUP.sub("", page[at : end.start()])
+            at = end.end()
+            parser.add_kept(page[stop:at], unescaped(inside) if entities else inside)
+            continue
+        translated = around.translated
+        around.add_tag(tag, name)
+        within = translated and around.translated and (name in INLINE or tag.startswith("<!--"))
+        if within and not parser.full:
             parser.add_tag(tag)
             continue
-        inside = MARKUP.sub("", page[at : end.start()])
-        at = end.end()
-        parser.add_kept(page[stop:at], unescaped(inside) if entities else inside)
+        flush(stop)
+        out.append(tag)
+        pending = at

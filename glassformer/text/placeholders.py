@@ -11,10 +11,12 @@ import re
 from collections.abc import Iterator
 
 FORMAT = r"[-+0\#']*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh?|ll?|[Lqjzt](?=[a-zA-Z]))?"  # of printf: flags, width, precision, length
+OUTSIDE = r"\s<>\"'，。；：！？、（）「」"  # of an address
+BRACKETS = rf"\([^{OUTSIDE}()\[\]]*\)|\[[^{OUTSIDE}()\[\]]*\]"  # within one, and so they belong to it
 PLACEHOLDER = re.compile(
     rf"""
       (?:(?i:https?|ftps?|sftp)://|(?<![\w.])(?i:www)\.(?=\w))        # an address of the web
-        [^\s<>"'，。；：！？、（）「」]*[^\s<>"'，。；：！？、（）「」.,;:!?)\]]
+        (?:{BRACKETS}|(?!{BRACKETS})[^{OUTSIDE}])*(?:{BRACKETS}|[^{OUTSIDE}.,;:!?()\[\]])
     | (?<![\w.%+-])[a-zA-Z0-9_.%+-]++@[a-zA-Z0-9-]+(?:\.[a-zA-Z0-9-]+)+   # of mail
     | <%(?:[^<%]|%(?!>))*+%>                                          # <%= x %>
     | \{{{{2,3}}[^{{}}]*\}}{{2,3}} | \{{%[^{{}}]*%\}}                          # {{{{name}}}}, {{% if x %}}
@@ -25,7 +27,7 @@ PLACEHOLDER = re.compile(
     | %\d+\${FORMAT}[a-zA-Z@]                                         # %1$s
     | %%
     | (?<![\d%])(?<!\d[ \xa0])%(?:L?\d\d?(?!\w|\.\d)|{FORMAT}[a-zA-Z@](?![a-zA-Z]{{3}}))  # %s, %-5.2f, %dms, %1
-    | (?<=\d[ \xa0])%{FORMAT}[sd@](?![a-zA-Z'’])                      # 3 %s, and not 50 % der
+    | (?:(?<=\d)|(?<=\d[ \xa0]))%{FORMAT}[sd@](?![a-zA-Z'’])          # 3 %s, 3%s, and not 50 % der
     | (?<![^\s("'\[«“‘]):(?!([a-zA-Z])\1+(?!\w))[a-zA-Z_][a-zA-Z0-9_]+(?!\w)   # :name, and not :D or :DD
     """,
     re.VERBOSE,

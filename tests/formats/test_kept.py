@@ -33,7 +33,8 @@ def done(document: DocumentParts, translate: Callable[[str], str] = str) -> byte
         if isinstance(part, Segment):
             spans = token_spans(list(part.text), part.text)
             aligned = Aligned(translate(part.text), spans, spans, np.eye(len(spans)))
-            parts.append(render(part.nodes, aligned, *[(0, len(part.text))] * 2, document.escape))
+            whole = 0, len(part.text)
+            parts.append(render(part.nodes, aligned, whole, whole, part.escape or document.escape))
         else:
             parts.append(part)
     return document.written(parts)
@@ -45,63 +46,6 @@ def read(text: str, name: str, **options: object) -> DocumentParts:
 
 def texts(document: DocumentParts) -> list[str]:
     return [part.text for part in document.parts if isinstance(part, Segment)]
-
-
-MARKDOWN = """---
-title: the cat   # a note
-list: [one, two]
----
-
-# the *cat*
-
-- [ ] a task
-- [x] another **task** with `a  b`
-- [no] task
-
-> quoted <b>words</b>
-
-<https://a.example/x> and {user name} ![alt](a.png "title")
-"""
-
-
-def test_markdown_stays() -> None:
-    """Broken variants: what stands in front is a heading; a box is two brackets."""
-    document = read(MARKDOWN, "a.md")
-    assert done(document).decode() == MARKDOWN.replace("[no]", r"\[no\]") and not document.left
-    assert texts(document)[:3] == ["the cat", "a task", "another task with a b"]
-    assert done(read("+++\na = 1\n+++\nthe cat\r\nand\r\n\r\nthe dog\r\n", "a.md")) == (
-        b"+++\na = 1\n+++\nthe cat and\r\n\r\nthe dog\r\n"
-    )
-    table = read("| a | b |\n| - | - |\n| one \\| two | three |\n", "a.md")
-    assert table.left == 1 and "one \\| two | three" in done(table).decode(), "what cannot be carried over is counted"
-
-
-FILM = """1
-00:00:01,000 --> 00:00:02,000
-- Hello.
-- Hi,
-my friend.
-
-2
-00:00:03,000 --> 00:00:04,000
-<i>one sentence
-on two lines</i>
-
-3
-00:00:05,000 --> 00:00:06,000
-- one
-speaker
-"""
-
-
-def test_each_speaker_of_a_dialogue_is_a_text() -> None:
-    """Broken variant: the lines of a cue as one sentence, whoever says them."""
-    document = read(FILM, "a.srt")
-    assert texts(document) == ["Hello.", "Hi, my friend.", "one sentence on two lines", "- one speaker"]
-    kept = (
-        FILM.replace("Hi,\nmy", "Hi, my").replace("sentence\non", "sentence on").replace("one\nspeaker", "one speaker")
-    )
-    assert done(document).decode() == kept
 
 
 CATALOGUE = """# A catalogue of ours.
@@ -153,6 +97,20 @@ def test_a_catalogue_changes_where_it_is_translated() -> None:
     latin = read(CATALOGUE.replace("UTF-8", "latin-1"), "a.po")
     with pytest.raises(UserError, match="is in latin-1"):
         done(latin, lambda text: "猫" * len(text))
+
+
+LATIN = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=ISO-8859-1\\n"\n\n{}msgid "café"\nmsgstr ""\n'
+
+
+@pytest.mark.parametrize("before", ["", "# é\n", 'msgctxt "é"\n', 'msgid "a"\nmsgstr ""\n\n'])
+def test_a_catalogue_is_read_in_the_characters_that_its_header_says(before: str) -> None:
+    """Broken variant: what follows the header is read as UTF-8, until a message shows that the header has ended."""
+    text = LATIN.format(before).encode("latin-1")
+    document = read_document(text, Path("a.po"))
+    assert texts(document)[-1] == "café"
+    assert done(document, str.upper).endswith('msgid "café"\nmsgstr "CAFÉ"\n'.encode("latin-1"))
+    with pytest.raises(UserError, match="cannot be read"):
+        read_document(text.replace(b"ISO-8859-1", b"UTF-8"), Path("a.po"))
 
 
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: zh\\n"\n'

@@ -12,10 +12,10 @@ from typing import Any
 
 from glassformer.errors import UserError
 from glassformer.formats.documents.catalogue import read_po
-from glassformer.formats.documents.document import DocumentParts, decoded, joined_bytes
+from glassformer.formats.documents.document import DocumentParts, decoded, joined_like
 from glassformer.formats.documents.markdown import read_markdown
 from glassformer.formats.documents.memory import read_tmx
-from glassformer.formats.documents.subtitles import read_srt
+from glassformer.formats.documents.subtitles import read_srt, read_vtt
 from glassformer.formats.documents.word import read_docx
 from glassformer.formats.documents.xliff import read_xliff
 from glassformer.language import _
@@ -26,13 +26,14 @@ from glassformer.text.markup import html_segments
 
 def read_html(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
     """A page: tags stay, to the byte."""
-    return DocumentParts(html_segments(decoded(content, path), numbers=numbers), as_html, joined_bytes)
+    return DocumentParts(html_segments(decoded(content, path), numbers=numbers), as_html, joined_like(content))
 
 
 KINDS: dict[str, Callable[..., DocumentParts]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
     **dict.fromkeys((".md", ".markdown"), read_markdown),
     ".srt": read_srt,
+    ".vtt": read_vtt,
     ".po": read_po,
     **dict.fromkeys((".xlf", ".xliff"), read_xliff),
     ".tmx": read_tmx,

@@ -6,7 +6,6 @@ here.
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,12 +18,13 @@ if TYPE_CHECKING:
     from babel.messages.catalog import Catalog, Message
 
 MOST_FORMS = 9  # of a plural; no language of gettext's has more than six
+HEAD = re.compile(rb".*?^[ \t]*msgstr.*?(?=^[ \t]*msg(?:ctxt|id)\b|\Z)", re.DOTALL | re.MULTILINE)  # the first message
 PLURAL_FORMS = re.compile(
     rf'^[^#\n]*(?:"|\\n)Plural-Forms: *nplurals *= *([1-{MOST_FORMS}])\b', re.IGNORECASE | re.MULTILINE
 )
 
 
-def parsed(content: bytes) -> Catalog:
+def parsed(text: str) -> Catalog:
     """A catalogue as Babel reads it, where a plural may have more forms than the header says, or than two where it is silent."""
     from babel.messages import catalog, pofile
 
@@ -34,8 +34,14 @@ def parsed(content: bytes) -> Catalog:
             return MOST_FORMS
 
     found = AnyForms()
-    pofile.PoFileParser(found, abort_invalid=True).parse(io.BytesIO(content))
+    pofile.PoFileParser(found, abort_invalid=True).parse(text.split("\n"))
     return found
+
+
+def charset_of(content: bytes) -> str:
+    """The character set that a catalogue's header says it is in, in which whatever follows the header is to be read."""
+    head = HEAD.match(content)
+    return parsed((head[0] if head else content).decode("latin-1")).charset or "utf-8"
 
 
 def translation_of(lines: list[str], number: int) -> tuple[int, int, int]:
@@ -102,9 +108,9 @@ def read_po(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
             command=install_hint("dates"),
         ) from None
     try:
-        catalogue = parsed(content)
-        charset = catalogue.charset or "utf-8"
+        charset = charset_of(content)
         whole = content.decode(charset)
+        catalogue = parsed(whole)
     except (pofile.PoFileError, ValueError, LookupError) as error:
         raise UserError("{path} cannot be read: {reason}", path=path, reason=error) from None
     lines, header = whole.split("\n"), PLURAL_FORMS.search(whole)

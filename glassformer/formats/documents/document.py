@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +36,10 @@ def has_words(text: str) -> bool:
     return any(letter.isalpha() for letter in text)
 
 
-def joined_bytes(parts: list[str]) -> bytes:
-    """Parts one behind the other, as UTF-8."""
-    return "".join(parts).encode()
+def joined_like(content: bytes) -> Callable[[list[str]], bytes]:
+    """Puts parts one behind the other, as UTF-8, with the mark of it in front where the document had one."""
+    encoding = "utf-8-sig" if content.startswith(codecs.BOM_UTF8) else "utf-8"
+    return lambda parts: "".join(parts).encode(encoding)
 
 
 def decoded(content: bytes, path: Path) -> str:

@@ -29,6 +29,13 @@ TOKEN = re.compile(
 )
 
 
+def said_of_translation(element: Element) -> bool | None:
+    """Whether what is in an element is translated by its attribute `translate`, or XLIFF's kind of mark; None where it says
+    nothing."""
+    said = "no" if element.get("mtype") == "protected" else element.get("translate")
+    return {"no": False, "yes": True}.get(said or "")
+
+
 class Place(NamedTuple):
     """Where an element begins, where what is in it does, where its end tag begins and where that ends."""
 
@@ -139,7 +146,9 @@ class XmlText:
             for child in element:
                 own = self.places[child]
                 add_raw(at, own.start)
-                if local(child) in NATIVE or not "".join(child.itertext()).strip():
+                if said_of_translation(child) is False:
+                    parser.add_kept(self.raw(child), tmx.plain_text(child))
+                elif local(child) in NATIVE or not "".join(child.itertext()).strip():
                     parser.add_point(self.raw(child))
                 else:
                     parser.open(child.tag, self.text[own.start : own.inside])

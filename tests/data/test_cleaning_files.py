@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -157,6 +158,13 @@ def test_more_files_than_a_pair_of_aligned_ones_are_refused(tmp_path: Path) -> N
             pairs_to_clean(some, {})
     with pytest.raises(UserError, match=r"there is no file .*c\.tsv"):
         pairs_to_clean([tmp_path / "c.tsv"], {})
+
+
+def test_a_pipe_is_refused() -> None:
+    """Broken variant: lines that cannot be read and further columns, which a second reading fetches, lost without a word."""
+    there, back = os.pipe()
+    with os.fdopen(there), os.fdopen(back, "w"), pytest.raises(UserError, match="write it into a file first"):
+        pairs_to_clean([Path(f"/dev/fd/{there}")], {})
 
 
 def test_what_is_written_is_what_the_name_says(tmp_path: Path) -> None:

@@ -80,6 +80,9 @@ def is_plain_lines(path: Path) -> bool:
 def pairs_to_clean(files: Sequence[Path], settings: Mapping[str, str]) -> DataConfig:
     """The configuration of one file of pairs, or of two aligned ones, whatever their names say."""
     check_there(files)
+    for file in files:
+        if not (file.is_file() or file.is_dir()):
+            raise UserError("{file} is read more than once, which a pipe cannot be; write it into a file first", file)
     if len(files) > 2 or (len(files) == 2 and not all(map(is_plain_lines, files))):
         raise UserError(
             "{files}: give one file of pairs, or two aligned ones with a sentence a line; put several files of pairs together "

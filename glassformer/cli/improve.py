@@ -34,10 +34,18 @@ def improve(
 
     place = out or Path("runs") / f"{pairs.name.partition('.')[0]}-improved"
     write = pair_writer("improve", None, device, answer_first=True)
-    settings = overrides or []
+    files = [word for word in overrides or () if "=" not in word and Path(word).exists()]
+    settings = [word for word in overrides or () if word not in files]
     try:
         found = study.improve(
-            pairs, place, write, text=text, test=test, minutes=minutes, overrides=settings, device=device
+            [pairs, *map(Path, files)],
+            place,
+            write,
+            text=text,
+            test=test,
+            minutes=minutes,
+            overrides=settings,
+            device=device,
         )
     except runs.Stopped:
         say(_("stopped; the same command goes on"))

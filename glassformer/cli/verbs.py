@@ -223,7 +223,7 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
         known = list(getattr(context.command, "commands", {}))
         word = said.split("'")[1] if said.count("'") > 1 else ""
         said = _("there is no command {word!r}{suggestion}", word, did_you_mean(word, known))
-    elif wrong is not None:
+    elif wrong is not None and type(error).__name__ == "NoSuchOption":
         name, settings = wrong.lstrip("-").replace("_", "-"), {} if context is None else settings_of(context.command)
         meant = {one: with_value(setting, wrong, words) for one, setting in settings.items()}
         meant |= {str(option).lstrip("-"): str(option) for option in getattr(error, "possibilities", None) or []}
@@ -233,6 +233,9 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
             close = difflib.get_close_matches(name, meant, n=1)
             suggestion = _(" (did you mean {name!r}?)", meant[close[0]]) if close else ""
             said = _("there is no option {option}{suggestion}", wrong, suggestion)
+    elif wrong is not None and (match := re.search(r"requires (an|\d+) argument", said)):
+        one, more = _("{option} takes a value", wrong), _("{option} takes {count} values", wrong, match[1])
+        said = one if match[1] == "an" else more
     elif type(error).__name__ == "MissingParameter" and (match := re.fullmatch("Missing argument (.*)", said)):
         said = _("missing argument {name}", match[1])
     else:

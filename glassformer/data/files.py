@@ -98,15 +98,16 @@ class Skipped:
 
 
 def decode(raw: bytes, path: Path, line: int, complain: ErrorHandler) -> str | None:
-    """UTF-8; or None, after a complaint that names the line on which the first bad byte stands."""
+    """UTF-8; or None, after a complaint that names the line on which the first bad byte stands. UTF-16 is a matter of the whole
+    file: half of its lines could be read, and would be wrong."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
+        if line == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            complain(BadLine("encoding", path, None, _("UTF-16, as some programs export it; save the file as UTF-8")))
+            return None
         line += raw[: error.start].count(b"\n")
-        if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            problem = _("UTF-16, as some programs export it; save the file as UTF-8")
-        else:
-            problem = _("not valid UTF-8 (byte 0x{raw:02x}); save the file as UTF-8", raw[error.start])
+        problem = _("not valid UTF-8 (byte 0x{raw:02x}); save the file as UTF-8", raw[error.start])
         complain(BadLine("encoding", path, line, problem))
         return None
 

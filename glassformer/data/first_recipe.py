@@ -141,10 +141,8 @@ def within(steps: float, fewest: int = FEWEST_STEPS) -> int:
     return min(MOST_STEPS, max(fewest, int(steps) // 100 * 100))
 
 
-def first_recipe(files: Sequence[Path], task: str | None = None, *, device: str = "auto") -> FirstRecipe:
-    """The recipe for train, val and test (a file each, or two aligned ones); `task` where it is not to be guessed, `device` as
-    train.device has it."""
-    config = arrange(files, task, {})
+def recipe_for(config: DataConfig, *, device: str = "auto") -> FirstRecipe:
+    """The recipe for files that are arranged already."""
     named = {f"{split}{side}": getattr(config, f"{split}{side}") for split in SPLITS for side in ("", "_target")}
     data: dict[str, Any] = {"task": config.task} | {key: value for key, value in named.items() if value is not None}
     data |= {"format": config.format} if config.format != "auto" else {}
@@ -174,3 +172,9 @@ def first_recipe(files: Sequence[Path], task: str | None = None, *, device: str 
     if config.task == "text":
         values["decode"] = {"temperature": 0.8, "top_k": 40}
     return FirstRecipe(values, name, _("{first}: {what}; {steps:,} steps", first.name, what, steps))
+
+
+def first_recipe(files: Sequence[Path], task: str | None = None, *, device: str = "auto") -> FirstRecipe:
+    """The recipe for train, val and test (a file each, or two aligned ones); `task` where it is not to be guessed, `device` as
+    train.device has it."""
+    return recipe_for(arrange(files, task, {}), device=device)

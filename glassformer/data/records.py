@@ -136,14 +136,14 @@ def example_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Rec
 def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
     """A table whose first line names its columns; between them commas, semicolons or tabs, whichever the first line has."""
     csv.field_size_limit(LARGEST_CELL)
-    place = 0
+    read: list[int] = []  # the lines of one row
 
     def lines() -> Iterator[str]:
-        nonlocal place
         for place, line in numbered_lines(path, context):
             if "\0" in line:
                 context.complain(BadLine("csv", path, place, _("it holds a NUL character")))
                 continue
+            read.append(place)
             yield line + "\n"
 
     source = lines()
@@ -154,11 +154,11 @@ def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]
     names = next(csv.reader([first], delimiter=delimiter))
     rows = csv.reader(source, delimiter=delimiter, strict=True)
     while True:
-        begins = place + 1
+        read.clear()
         try:
             row = next(rows, None)
         except csv.Error as error:
-            context.complain(BadLine("csv", path, begins, _("not valid CSV ({error})", error)))
+            context.complain(BadLine("csv", path, read[0], _("not valid CSV ({error})", error)))
             rows = csv.reader(source, delimiter=delimiter, strict=True)
             continue
         if row is None:
@@ -167,9 +167,9 @@ def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]
             continue
         if len(row) != len(names):
             problem = f"{len(row)} columns, but the first line names {len(names)}: {', '.join(names)}"
-            context.complain(BadLine("columns", path, begins, problem))
+            context.complain(BadLine("columns", path, read[0], problem))
             continue
-        yield begins, dict(zip(names, row, strict=True))
+        yield read[0], dict(zip(names, row, strict=True))
 
 
 def parquet_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:

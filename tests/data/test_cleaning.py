@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import random
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from glassformer.cli.clean import losses_of
-from glassformer.cli.main import main
 from glassformer.config import DataConfig
 from glassformer.data.builtin import open_builtin
 from glassformer.data.cleaning import alignment as alignment_module
-from glassformer.data.cleaning import by_two_models, clean
+from glassformer.data.cleaning import clean
 from glassformer.data.cleaning.alignment import BELIEVED, ROUNDS, alignment_scores, border
 from glassformer.data.cleaning.duplicates import is_duplicate
 from glassformer.data.cleaning.repair import REPAIRS
 from glassformer.data.cleaning.rules import RULES, is_misaligned, numbers_differ
 from glassformer.data.oddities import is_mojibake
 from glassformer.errors import UserError
-from tests.commands import call
-from tests.talking import SENTENCES, make_run
 
 Pair = tuple[str, str]
 
@@ -242,136 +235,9 @@ def test_parts_of_a_long_file_have_dictionaries_of_their_own(monkeypatch: pytest
     assert all(np.array_equal(a, np.concatenate(b)) for a, b in zip(alignment_scores(pairs), zip(*halves, strict=True)))
 
 
-def test_two_models_take_what_either_of_them_alone_finds_likely() -> None:
-    """By the formula. Broken variants: the difference of the gains left out; the backward model asked the forward way; losses
-    taken alone."""
-    pairs = [(f"s{i}", f"t{i}") for i in range(100)]
-    odd = {7: (0.1, 9.0), 9: (9.0, 0.1), 11: (7.0, 7.0)}
-    # A right pair that is harder than any wrong one, and a wrong one that is easy.
-    hard = {20: (8.0, 9.5), 21: (0.1, 0.1)}
-
-    def loss(way: int, pair: Pair) -> float:
-        place, other = (int(side[1:]) for side in pair)
-        assert pair[way].startswith("s")
-        if place == other:
-            return {**odd, **hard}.get(place, (1.0, 1.1))[way]
-        whose = int(pair[1][1:])  # what is written: with a stranger, hard stays hard and easy easy
-        return {20: 13.0, 21: 0.0}.get(whose, 5.0 + way)
-
-    rule = by_two_models(lambda some: [loss(0, p) for p in some], lambda some: [loss(1, p) for p in some])
-    assert set(rule(pairs, ()).places) == {*odd, 21}
-
-
-def test_two_models_that_know_nothing_are_refused() -> None:
-    """Losses that have nothing to do with the pair, as of runs that were not trained, or handed over the wrong way round."""
-    draw = random.Random(4)
-    rule = by_two_models(lambda some: [draw.random() for _ in some], lambda some: [draw.random() for _ in some])
-    with pytest.raises(UserError, match="are they trained to the end, the first from source to target"):
-        rule([(f"s{i}", f"t{i}") for i in range(400)], ())
-
-
 def test_languages_are_codes_however_they_are_written(german: list[Pair], tmp_path: Path) -> None:
     """Broken variant: codes compared as they come, which takes every pair."""
     config = write(tmp_path / "pairs.tsv", german)
     assert clean(config, languages=["EN", " de-AT "]).kept == german
     with pytest.raises(UserError, match="'xx' is not the code of a language"):
         clean(config, languages=["en", "xx"])
-
-
-def test_further_columns_documents_and_repaired_pairs_are_kept(german: list[Pair], tmp_path: Path) -> None:
-    """Broken variants: the first two columns alone; documents that run into each other where a pair was taken or a blank line
-    stood; a line of nothing but a tab that nobody counts."""
-    rows = [f"{a}\t{b}\t{i}\tx" for i, (a, b) in enumerate(german[:6])]
-    rows[2:2] = ["", "Same as before.\tSame as before.\tcopied", "", "\t"]
-    rows[-1] = "R&amp;D is here.\tF&amp;E ist hier.\tlast"
-    (tmp_path / "p.tsv").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-    assert call("data", "clean", "p.tsv", "--out", "c.tsv", cwd=tmp_path).returncode == 0
-    kept = [f"{a}\t{b}\t{i}\tx" for i, (a, b) in enumerate(german[:5])]
-    assert lines_of(tmp_path / "c.tsv") == [*kept[:2], "", *kept[2:], "R&D is here.\tF&E ist hier.\tlast"]
-    assert lines_of(tmp_path / "c.removed.tsv") == ["empty\t6\t\t", "copy\t4\tSame as before.\tSame as before.\tcopied"]
-    assert lines_of(tmp_path / "c.repaired.tsv") == ["entities\t10\tR&amp;D is here.\tF&amp;E ist hier.\tlast"]
-
-
-def test_no_pairs_before_or_after_is_a_sentence(tmp_path: Path) -> None:
-    """And what the rules took is kept all the same."""
-    for name, text, sentence in (
-        ("none", "\n\n", "none.tsv holds no pairs"),
-        ("all", "A b c.\tA b c.\n", "the rules left no pair"),
-    ):
-        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
-        said = call("data", "clean", f"{name}.tsv", "--out", f"{name}-out.tsv", cwd=tmp_path)
-        assert said.returncode == 2 and sentence in said.stderr and not (tmp_path / f"{name}-out.tsv").exists()
-    assert lines_of(tmp_path / "all-out.removed.tsv") == ["copy\t1\tA b c.\tA b c."]
-
-
-@pytest.mark.slow
-def test_the_command_leaves_five_files_and_touches_no_other(german: list[Pair], tmp_path: Path) -> None:
-    noise = [("Is it 5?", "Ist es 6?"), ("This is the same.", "This is the same.")]
-    write(tmp_path / "pairs.tsv", german[:50] + noise)
-    said = call("data", "clean", "pairs.tsv", "--out", "clean.tsv", "--without", "numbers", cwd=tmp_path)
-    assert said.returncode == 0 and "51 of 52 pairs are in clean.tsv" in said.stdout
-    assert [tuple(line.split("\t")) for line in lines_of(tmp_path / "clean.tsv")] == [*german[:50], noise[0]]
-    assert lines_of(tmp_path / "clean.removed.tsv") == ["copy\t52\tThis is the same.\tThis is the same."]
-    facts = json.loads((tmp_path / "clean.report.json").read_text(encoding="utf-8"))
-    assert (facts["read"], facts["kept"], facts["rules"]["copy"]["count"]) == (52, 51, 1)
-    assert "numbers" not in facts["rules"]
-    assert "    52 | This is the same. | This is the same." in lines_of(tmp_path / "clean.report.md")
-    (tmp_path / "clean.tsv").unlink()
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    assert (
-        call("data", "clean", "pairs.tsv", "--out", "clean.tsv", cwd=tmp_path).returncode == 2
-    )  # others are in the way
-    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-
-
-@pytest.mark.parametrize("ending", ["tsv", "jsonl"])
-def test_scores_of_another_program_are_read_from_a_column(ending: str, german: list[Pair], tmp_path: Path) -> None:
-    scores = [i / 20 for i in range(20)]
-    rows = list(zip(german, scores, strict=False))
-    records = [json.dumps({"source": a, "target": b, "laser": score}) for (a, b), score in rows]
-    lines = records if ending == "jsonl" else [f"{a}\t{b}\t{score}" for (a, b), score in rows]
-    (tmp_path / f"pairs.{ending}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    options = ["--score-column", "laser" if ending == "jsonl" else "3", "--least", "0.5"]
-    assert call("data", "clean", f"pairs.{ending}", "--out", "c.tsv", *options, cwd=tmp_path).returncode == 0
-    removed = [line.split("\t")[:2] for line in lines_of(tmp_path / "c.removed.tsv")]
-    assert [line for rule, line in removed if rule == "score"] == [str(i + 1) for i in range(20) if scores[i] < 0.5]
-
-
-@pytest.mark.slow
-def test_two_runs_score_as_the_verb_score_does(tmp_path: Path) -> None:
-    """The losses that `--score` weighs are those of `glassformer score`. Broken variant: a sum over tokens in place of a mean.
-    (What is made of them: above.)"""
-    draw = random.Random(2)
-    sides = [" ".join(draw.choices(SENTENCES[0].split(), k=draw.randint(2, 5))) for _ in range(80)]
-    pairs = list(zip(sides[::2], sides[1::2], strict=True))
-    runs = [make_run(tmp_path / name, seed=seed) for seed, name in enumerate(("there", "back"))]
-
-    def losses(run: Path, some: Sequence[Pair]) -> list[float]:
-        write(tmp_path / "some.tsv", list(some))
-        said = call("score", run, "--file", "some.tsv", cwd=tmp_path).stdout.splitlines()
-        return [-float(line.split("\t")[0]) / int(line.split("\t")[1]) for line in said]
-
-    without = [word for rule in RULES for word in ("--without", rule)]
-    write(tmp_path / "pairs.tsv", pairs)
-    told = call("data", "clean", "pairs.tsv", "--out", "c.tsv", *without, "--score", *runs, cwd=tmp_path)
-    assert told.returncode == 2 and "are they trained to the end" in told.stderr  # these were never trained
-    for run in runs:
-        found, expected = losses_of(str(run))(pairs), losses(run, pairs)
-        assert found == pytest.approx(expected, abs=1e-4) and len(set(found)) > len(pairs) // 2
-
-
-def test_without_the_extra_there_is_one_sentence_and_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "pairs.tsv", [("a b", "c d")])
-    monkeypatch.setitem(sys.modules, "py3langid", None)
-    monkeypatch.setattr(sys, "argv", ["glassformer", "data", "clean", "pairs.tsv", "--out", "clean.tsv"])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    said = capfd.readouterr().err
-    assert (
-        said.count("\n") == 1 and "cleaning needs py3langid; install it with: pip install" in said and "clean" in said
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]

@@ -19,6 +19,12 @@ BAD = [
     ("a.tsv", b"a\tb\nc\td\n\xff\te\n", {}, r"a\.tsv, line 3: not valid UTF-8 \(byte 0xff\)"),
     ("a.tsv", b"", {}, r"a\.tsv is empty"),
     ("a.tsv", b"\n\n", {}, r"a\.tsv holds no example"),
+    (
+        "a.tsv",
+        "a\tb\nä\tö\n".encode("utf-16"),
+        {"on_error": "skip"},
+        r"a\.tsv: UTF-16",
+    ),  # and not the lines without umlauts
     ("a.tsv.gz", gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-20], {}, r"a\.tsv\.gz is not a whole gzip file"),
     ("a.tsv.gz", b"a\tb\n", {}, r"a\.tsv\.gz is not a whole gzip file"),
     ("a.jsonl", b'{"source": "a", "target": "b"}\n{"source": \n', {}, r"a\.jsonl, line 2: not valid JSON"),

@@ -13,11 +13,13 @@ import pytest
 from glassformer import runs
 from glassformer.api.evaluation import evaluate_run
 from glassformer.cli.backtranslate import pair_writer
+from glassformer.data.doctor.roles import pairs_to_clean
+from glassformer.data.sources import open_split
 from glassformer.data.splits import normalized
 from glassformer.errors import UserError
 from glassformer.lab.better import improve as study
 from glassformer.lab.better import trial
-from glassformer.lab.better.held_out import keys_of, read_jsonl, write_jsonl
+from glassformer.lab.better.held_out import keys_of, prepare_pairs, read_jsonl, write_jsonl
 from glassformer.lab.better.trial import Answered
 from glassformer.lab.runner import KEPT
 from tests.commands import call
@@ -47,7 +49,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def improved(home: Path, out: Path, **options: Any) -> study.ImprovementReport:
     write = pair_writer("improve", None, "cpu", answer_first=True)
     settings: dict[str, Any] = {"text": home / "mono.txt", "overrides": SMALL, "device": "cpu"} | options
-    return study.improve(home / "pairs.tsv", out, write, **settings)
+    return study.improve([home / "pairs.tsv"], out, write, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +197,41 @@ def test_what_cannot_be_improved_is_refused_in_a_sentence(home: Path, tmp_path: 
         ended = call(*words, cwd=tmp_path)
         assert ended.returncode == 2 and sentence in ended.stderr, ended.stderr
     assert (tmp_path / "mine" / "plain").read_text() == "thesis" and not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("names", [["test.csv"], ["val.de", "test.en"]])
+def test_pairs_are_read_as_they_are_asked_to_be(
+    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fields by their names, two aligned files, files with names of another split; the trainings read what was written of them.
+    Broken variants: the fields source and target whatever is said; the names asked of the files of the improvement, too."""
+    rows, begun = pairs(300), []
+    sides = [[row[side] for row in rows] for side in (0, 1)] if len(names) == 2 else [["de,en", *map(",".join, rows)]]
+    for name, lines in zip(names, sides, strict=True):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def begin(recipe: Any, out: Path) -> Any:
+        begun.append(recipe)
+        raise runs.Stopped
+
+    monkeypatch.setattr(study, "train_or_resume", begin)
+    monkeypatch.setattr(study.Improvement, "step_seconds", lambda self: 0.1)
+    fields = ["data.source_field=de", "data.target_field=en"] if len(names) == 1 else []
+    files = [tmp_path / name for name in names]
+    with pytest.raises(runs.Stopped):
+        study.improve(files, tmp_path / "out", lambda *_: None, overrides=[*SMALL, *fields], device="cpu")
+    assert set(read_jsonl(tmp_path / "out" / "raw.jsonl")) <= set(rows)
+    read = list(open_split(begun[0].data, "train"))
+    assert len(read) > 150 and set(read) <= set(rows) and begun[0].model.n_layer == 1
+
+
+def test_what_cleaning_took_stands_beside_where_too_little_is_left(tmp_path: Path) -> None:
+    """Broken variant: it is written only once there are pairs to hold out."""
+    write_tsv(tmp_path / "p.tsv", [("the same words here", "the same words here")])
+    files = {name: tmp_path / f"{name}.jsonl" for name in study.FILES}
+    with pytest.raises(UserError, match=r"0 of 1 pairs are left .* taken: .*removed\.tsv"):
+        prepare_pairs(pairs_to_clean([tmp_path / "p.tsv"], {}), None, files)
+    assert (tmp_path / "removed.tsv").read_text().startswith("copy\t1\tthe same")
 
 
 def test_the_speed_of_a_model_is_that_of_many_sentences(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,16 @@ ROLES = {
 }
 
 
-def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> DataConfig:
-    """A data configuration in which each file has its role, by its name or else by its place."""
+def check_there(files: Sequence[Path]) -> None:
+    """An error for the first file that is not there."""
     for file in files:
         if not file.exists():
             raise UserError("there is no file {path}", file)
+
+
+def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> DataConfig:
+    """A data configuration in which each file has its role, by its name or else by its place."""
+    check_there(files)
     roles: dict[str, list[Path]] = {}
     nameless: list[Path] = []
     for file in files:
@@ -70,3 +75,19 @@ def has_tab(path: Path) -> bool:
 def is_plain_lines(path: Path) -> bool:
     """Neither a table nor records nor a folder: possibly one of two aligned files."""
     return path.is_file() and not holds_pairs(path) and not has_tab(path)
+
+
+def pairs_to_clean(files: Sequence[Path], settings: Mapping[str, str]) -> DataConfig:
+    """The configuration of one file of pairs, or of two aligned ones, whatever their names say."""
+    check_there(files)
+    for file in files:
+        if not (file.is_file() or file.is_dir()):
+            raise UserError("{file} is read more than once, which a pipe cannot be; write it into a file first", file)
+    if len(files) > 2 or (len(files) == 2 and not all(map(is_plain_lines, files))):
+        raise UserError(
+            "{files}: give one file of pairs, or two aligned ones with a sentence a line; put several files of pairs together "
+            "first (cat a.tsv b.tsv > all.tsv)",
+            ", ".join(file.name for file in files),
+        )
+    target = {"train_target": str(files[1]), "format": "lines"} if len(files) == 2 else {}
+    return DataConfig(task="pairs", train=str(files[0]), **{**settings, **target})  # type: ignore[arg-type]

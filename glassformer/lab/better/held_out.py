@@ -7,11 +7,14 @@ shares a source or a target with one of them is trained on, cleaned or not, and 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from glassformer.config import DataConfig
+from glassformer.config.recipe import apply_overrides
 from glassformer.data import cleaning
+from glassformer.data.doctor.roles import pairs_to_clean
 from glassformer.data.files import ReadContext, numbered_lines
 from glassformer.data.sources import all_rows
 from glassformer.data.splits import normalized, split_of
@@ -21,6 +24,15 @@ from glassformer.lab.better.trial import Pair
 
 FRACTION, FEWEST, MOST = 0.05, 200, 2000  # held out of the pairs, for val and for test each ...
 LARGEST_FRACTION = 0.15  # ... but no more than this share, where there are few
+READING = ("data.format", "data.source_field", "data.target_field")  # of the files that are given
+
+
+def as_asked(pairs: Sequence[Path], overrides: Sequence[str]) -> tuple[DataConfig, list[str]]:
+    """How the pairs are read, and the changes that are left for the trainings, whose files are written here."""
+    values: dict[str, Any] = {}
+    apply_overrides(values, [change for change in overrides if change.partition("=")[0].strip() in READING])
+    changes = [change for change in overrides if change.partition("=")[0].strip() not in READING]
+    return pairs_to_clean(pairs, values.get("data", {})), changes
 
 
 def write_jsonl(path: Path, pairs: Iterable[Pair]) -> None:
@@ -42,8 +54,13 @@ def keys_of(pairs: Iterable[Pair]) -> tuple[set[str], set[str]]:
 
 
 def prepare_pairs(config: DataConfig, test: Collection[Pair] | None, files: Mapping[str, Path]) -> dict[str, int]:
-    """Writes raw, clean, val and test pairs, each into its file; how many there are of each, and how many were read."""
+    """Writes raw, clean, val and test pairs, each into its file; how many there are of each, and how many were read.
+    What cleaning took and repaired stands beside them."""
     cleaned = cleaning.clean(config)
+    for name, taken in (("removed", cleaned.removed), ("repaired", cleaned.repaired)):
+        write_atomically(
+            files["raw"].with_name(f"{name}.tsv"), cleaning.as_tsv(map(cleaned.row, taken)).encode("utf-8", "replace")
+        )
     count = max(1, len(cleaned.kept))
     fraction = min(MOST / count, max(FRACTION, min(LARGEST_FRACTION, FEWEST / count)))
     held: dict[str, list[Pair]] = {"val": [], "test": []}
@@ -55,9 +72,10 @@ def prepare_pairs(config: DataConfig, test: Collection[Pair] | None, files: Mapp
     if not held["val"] or not held["test"]:
         raise UserError(
             "{kept:,} of {read:,} pairs are left by cleaning, too few to hold some out; give more, or look at what was "
-            "taken: glassformer data clean",
+            "taken: {removed}",
             len(cleaned.kept),
             cleaned.read,
+            files["raw"].with_name("removed.tsv"),
         )
     sources, targets = keys_of(held["val"] + held["test"])
 
@@ -74,10 +92,6 @@ def prepare_pairs(config: DataConfig, test: Collection[Pair] | None, files: Mapp
     parts = {"raw": raw, "clean": learned(cleaned.kept), **held}
     for name, pairs in parts.items():
         write_jsonl(files[name], pairs)
-    for name, taken in (("removed", cleaned.removed), ("repaired", cleaned.repaired)):
-        write_atomically(
-            files["raw"].with_name(f"{name}.tsv"), cleaning.as_tsv(map(cleaned.row, taken)).encode("utf-8", "replace")
-        )
     return {name: len(pairs) for name, pairs in parts.items()} | {"read": cleaned.read}
 
 

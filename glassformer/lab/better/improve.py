@@ -18,17 +18,16 @@ from typing import Any
 from glassformer import runs
 from glassformer.api import load
 from glassformer.api.evaluation import file_settings
-from glassformer.config import DataConfig, Recipe
+from glassformer.config import Recipe
 from glassformer.config.fine_tune import fine_tuned
 from glassformer.config.recipe import apply_overrides
 from glassformer.data.cleaning import need_extra
-from glassformer.data.doctor.roles import arrange
-from glassformer.data.first_recipe import first_recipe
+from glassformer.data.first_recipe import first_recipe, recipe_for
 from glassformer.data.sources import open_split
 from glassformer.errors import ConfigError, UserError
 from glassformer.files.durable import sha256
 from glassformer.files.owned import OwnedFiles
-from glassformer.lab.better.held_out import check_text, prepare_pairs, read_jsonl, write_mono
+from glassformer.lab.better.held_out import as_asked, check_text, prepare_pairs, read_jsonl, write_mono
 from glassformer.lab.better.trial import (
     Answered,
     WritePairs,
@@ -253,7 +252,7 @@ def check_same(begun: dict[str, Any], facts: dict[str, Any], out: Path) -> None:
 
 
 def improve(
-    pairs: Path,
+    pairs: Sequence[Path],
     out: Path,
     write_pairs: WritePairs,
     *,
@@ -263,25 +262,27 @@ def improve(
     overrides: Sequence[str] = (),
     device: str = "auto",
 ) -> ImprovementReport:
-    """Every step on these pairs (and text of the target language), in a folder; improve.md and .json say what each brought."""
+    """Every step on these pairs (and text of the target language), in a folder; improve.md and .json say what each brought.
+    `pairs` are one file or two aligned ones."""
     need_extra()
     if not 0 < minutes < math.inf:
         raise ConfigError("--minutes is a number of minutes above 0, not {minutes}", minutes)
-    config = arrange([pairs], "pairs", {})
-    facts: dict[str, Any] = {"pairs": checksum(pairs), "text": checksum(text), "test": checksum(test)}
+    config, changes = as_asked(pairs, overrides)
+    facts: dict[str, Any] = {"pairs": "+".join(filter(None, map(checksum, pairs)))}
+    facts |= {"text": checksum(text), "test": checksum(test)}
     if text is not None:
         check_text(text)
     facts |= {"minutes": minutes, "settings": list(overrides)}
-    values = first_recipe([pairs], "pairs", device=device).values
-    apply_overrides(values, list(overrides))
+    values = recipe_for(config, device=device).values
+    apply_overrides(values, changes)
     Recipe.from_dict(values)  # what is wrong with a setting is said before anything is made
-    work = Improvement(out, device, 60 * minutes, text is not None, overrides)
+    work = Improvement(out, device, 60 * minutes, text is not None, changes)
     owned = OwnedFiles(out)
     owned.claim(KEPT, "mono.txt", "synthetic.tsv", "synthetic.tsv.job", *(f"{name}.jsonl" for name in FILES))
     owned.claim("removed.tsv", "repaired.tsv")
     owned.claim(*(name for name in SHARES if name != "translate"))
     with owned.exclusive_lock("improvement"):
-        scored = None if test is None else list(open_split(file_settings(DataConfig(), [test], False), "test"))
+        scored = None if test is None else list(open_split(file_settings(config, [test], False), "test"))
         files = {name: work.file(name) for name in FILES}
         # Begun is what has its pairs; what was refused before that may be put right and asked again.
         begun = work.journal("begin", lambda: {"asked": facts, "counts": prepare_pairs(config, scored, files)})

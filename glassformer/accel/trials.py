@@ -21,7 +21,8 @@ from pathlib import Path
 import torch
 
 from glassformer import machine
-from glassformer.files.cache import cache_folder
+from glassformer.files.cache import CacheEntry, cache_folder
+from glassformer.language import _, localized
 
 MAX_BYTES = 1 << 16  # of a file that could be one of ours
 MIN_GAIN = 1.1  # times as fast, or a special way is not worth taking
@@ -96,6 +97,16 @@ def write_gains(path: Path, gains: Mapping[str, float]) -> Gains:
         finally:
             temporary.unlink(missing_ok=True)
     return read_gains(path) or dict(gains)
+
+
+def trial_entries() -> list[CacheEntry]:
+    """The results that are kept, the oldest first."""
+    home, found = cache_folder(), []
+    for path in (home / "trials").glob("*.json") if home is not None else ():
+        if read_gains(path):
+            about = localized(_("a trial of what is faster here: {name}", path.stem))
+            found.append(CacheEntry(path, about, path.stat().st_size, path.stat().st_mtime))
+    return sorted(found, key=lambda entry: (entry.used, entry.path.name))
 
 
 def gains(name: str, measure: Callable[[], Mapping[str, float]]) -> Gains:

@@ -70,13 +70,15 @@ def check(
 
 @options.documented
 def cache(clear: bool = False) -> None:
-    """Prepared data and compiled code, kept so that another run begins at once: list them, or clear them."""
+    """Prepared data, compiled code and short trials of this machine, kept so that another run begins at once: list them, or
+    clear them."""
     from glassformer.accel.compile_cache import compiled_entries
+    from glassformer.accel.trials import trial_entries
     from glassformer.data import cache as prepared
     from glassformer.files.cache import cache_folder, remove
 
     console, folder = table_console(), cache_folder()
-    kept = [*prepared.entries(), *compiled_entries()]
+    kept = [*prepared.entries(), *compiled_entries(), *trial_entries()]
     for entry in kept:
         if clear:
             remove(entry.path)

@@ -14,7 +14,7 @@ OFF = ("off", "0", "no", "false")
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One folder of the cache: what it holds, in words, and its bytes. `used`: when last, in seconds since 1970."""
+    """One folder or file of the cache: what it holds, in words, and its bytes. `used`: when last, in seconds since 1970."""
 
     path: Path
     about: str
@@ -38,4 +38,7 @@ def remove(path: Path) -> None:
     aside = path.with_name(f".old-{path.name}-{os.getpid()}")
     with suppress(OSError):
         os.rename(path, aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    if aside.is_dir():
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        aside.unlink(missing_ok=True)

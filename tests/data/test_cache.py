@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from glassformer.accel import trials
 from glassformer.cli.verbs import make_app
 from glassformer.config import DataConfig, Recipe
 from glassformer.data import cache
@@ -199,12 +200,15 @@ def test_the_command_lists_and_clears(tsv: Path, tmp_path: Path) -> None:
     call, app = CliRunner().invoke, make_app()
     assert "nothing" in call(app, ["data", "cache"]).stdout
     prepared(recipe(tsv), tmp_path / "first")
+    trials.gains("of a test", lambda: {"8": 2.0})
     listed = call(app, ["data", "cache"])
-    assert listed.exit_code == 0 and "train.tsv" in listed.stdout
-    (tmp_path / "cache" / "prepared" / "mine.txt").write_text("a person's")
+    assert listed.exit_code == 0 and "train.tsv" in listed.stdout and "of-a-test" in listed.stdout
+    for room in ("prepared", "trials"):
+        (tmp_path / "cache" / room / "mine.json").write_text("a person's")
     assert call(app, ["data", "cache", "--clear"]).exit_code == 0
     assert not list(cache.entries())
-    assert (tmp_path / "cache" / "prepared" / "mine.txt").exists()
+    assert [p.name for p in (tmp_path / "cache" / "trials").iterdir()] == ["mine.json"]
+    assert (tmp_path / "cache" / "prepared" / "mine.json").exists()
 
 
 def test_the_same_files_elsewhere_are_the_same_data(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from glassformer.lab.better.held_out import keys_of, prepare_pairs, read_jsonl, 
 from glassformer.lab.better.trial import Answered
 from glassformer.lab.runner import KEPT
 from tests.commands import call
+from tests.faults.processes import Runner
 from tests.number_pairs import pairs, write_tsv
 
 for module in ("ftfy", "datasketch", "py3langid"):
@@ -100,32 +102,28 @@ def test_every_step_is_told_and_the_best_is_the_last_that_was_kept(
 
 
 @pytest.mark.slow
-def test_what_was_broken_off_goes_on_to_the_same_report(
-    home: Path, done: tuple[Path, study.ImprovementReport], monkeypatch: pytest.MonkeyPatch
+def test_killed_again_and_again_it_goes_on_to_the_same_report(
+    home: Path, done: tuple[Path, study.ImprovementReport]
 ) -> None:
-    """After every training once, in the middle of its step. Caught: a step made twice, or decided anew by other numbers."""
-    train, made = study.train_or_resume, []
-
-    def then_stop(*args: Any, **options: Any) -> Any:
-        run = train(*args, **options)
-        if run.path.name not in made:
-            made.append(run.path.name)
-            raise runs.Stopped
-        return run
-
-    monkeypatch.setattr(study, "train_or_resume", then_stop)
-    for _ in range(6):
-        with pytest.raises(runs.Stopped):
-            improved(home, home / "broken")
-    again = improved(home, home / "broken")
-    assert made == ["plain", "clean", "reverse", "back-translated", "fine-tuned", "averaged"]
+    """By SIGKILL, in turns in the middle of a training and before a file is complete. Caught: a step made twice, or decided anew
+    by other numbers; a file half written that is taken for a whole one."""
+    out = home / "killed"
+    arguments = ["improve", *map(str, (home / "pairs.tsv", *SMALL, "--text", home / "mono.txt", "--out", out))]
+    moments = [{"at": "before-fsync", "nth": 2}, {"at": "step", "nth": 45}, {"at": "before-fsync", "nth": 90}]
+    codes = list[int]()
+    while not codes or codes[-1]:
+        fault = moments[len(codes) % len(moments)] | {"do": "kill"}
+        ended = Runner(out).command([*arguments, "--device", "cpu"], fault).wait()
+        codes.append(ended.code)
+        assert ended.code in (0, -signal.SIGKILL) and len(codes) < 30, ended.said
+    assert len(codes) > 5
+    journal = (out / KEPT).read_bytes()
+    again = improved(home, out)
     first, second = (one.to_dict() | {"best": "", "facts": {}} for one in (done[1], again))
     assert first == second
-    journal = (home / "broken" / KEPT).read_bytes()
-    assert improved(home, home / "broken").to_dict() == again.to_dict()
-    assert (home / "broken" / KEPT).read_bytes().strip() == journal.strip()
+    assert (out / KEPT).read_bytes().strip() == journal.strip()
     with pytest.raises(UserError, match="was begun with other minutes; choose another --out, or remove it"):
-        improved(home, home / "broken", minutes=7.0)
+        improved(home, out, minutes=7.0)
 
 
 def test_pairs_with_separators_of_unicode_are_read_as_they_were_written(tmp_path: Path) -> None:

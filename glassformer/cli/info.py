@@ -210,13 +210,13 @@ def info(
 
 def show_taps(name: str, overrides: list[str]) -> None:
     """The names that `record`, `replace` and `run_with_cache` know, with shapes; nothing is built in memory."""
-    import torch
 
     from glassformer.models import build_model
+    from glassformer.models.costs import shapes_alone
     from glassformer.nn.taps import SHAPES, tap_shapes
 
     recipe, _unused = fill_in_sizes(find_recipe(name, overrides))
-    with torch.device("meta"):
+    with shapes_alone():
         found = tap_shapes(build_model(recipe.model))
     once = {re.sub(r"\.\d+\.", ".*.", full): values for full, values in found.items()}
     rows = [(full, shape, localized(meaning)) for full, (shape, meaning) in once.items()]

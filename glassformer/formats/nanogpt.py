@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from glassformer.config import ModelConfig, Recipe
@@ -24,6 +23,7 @@ from glassformer.formats.huggingface.tables import Entry, to_ours
 from glassformer.formats.huggingface.tokenizers import ExternalTokenizer, control_ids, read_tokenizers
 from glassformer.formats.untrusted import load_restricted
 from glassformer.models import build_model
+from glassformer.models.costs import shapes_alone
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 
@@ -90,7 +90,7 @@ def read_nanogpt(path: Path, *, allowed: bool, tokenizer: Path | None) -> Import
     config = nanogpt_config(found["model_args"], path)
     tensors = {name.removeprefix("_orig_mod."): tensor.float() for name, tensor in found["model"].items()}
     tensors = {n: t for n, t in tensors.items() if not n.endswith((".attn.bias", ".attn.masked_bias"))}
-    with torch.device("meta"):
+    with shapes_alone():
         shapes = {name: p.shape for name, p in build_model(config).named_parameters()}
     own = to_ours(nanogpt_table(config), tensors, shapes, ignored=["lm_head.weight"])
     end = next((i for i, name in theirs.names.items() if name in ("<|endoftext|>", "</s>", "\n")), None)

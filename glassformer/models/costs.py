@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -83,13 +84,21 @@ class Costs:
 
 
 class NothingDrawn(TorchFunctionMode):
-    """Weights are not initialised. (On the meta device there is nothing to, and trying to draw imports torch's compiler.)"""
+    """Weights are not initialised. (On the meta device there is nothing to, and trying to draw imports torch's compiler, which
+    takes seconds.)"""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func.__name__ in ("normal_", "uniform_"):
             return args[0] if args else kwargs["tensor"]
         return func(*args, **kwargs)
+
+
+@contextmanager
+def shapes_alone() -> Iterator[None]:
+    """Models are built on the meta device: names and shapes, no numbers."""
+    with torch.device("meta"), NothingDrawn():
+        yield
 
 
 def skeleton(config: ModelConfig) -> nn.Module:
@@ -100,7 +109,7 @@ def skeleton(config: ModelConfig) -> nn.Module:
         config = replace(config, n_layer=1, n_encoder_layer=config.n_encoder_layer and 1)
     if config.positions not in ("learned", "relative"):
         config = replace(config, positions="none", rotary_scaling="none", rotary_factor=1.0)
-    with torch.device("meta"), NothingDrawn():
+    with shapes_alone():
         return FAMILIES[config.family](config)
 
 

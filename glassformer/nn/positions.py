@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,11 @@ class FixedTable(nn.Module):
 
     def __init__(self, length: int) -> None:
         super().__init__()
-        self.register_buffer("table", self.make(length).to(torch.get_default_dtype()), persistent=False)
+        device = torch.get_default_device()
+        # On the meta device the arithmetic would import torch's compiler, which takes seconds.
+        with torch.device("cpu") if device.type == "meta" else nullcontext():
+            table = self.make(length)
+        self.register_buffer("table", table.to(device, torch.get_default_dtype()), persistent=False)
 
     def make(self, length: int) -> Float[Tensor, "length width"]:
         """The first `length` rows, in float64."""

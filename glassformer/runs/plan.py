@@ -24,6 +24,7 @@ from glassformer.data.report import DataReport
 from glassformer.language import _
 from glassformer.machine import available_memory
 from glassformer.models import build_model
+from glassformer.models.costs import shapes_alone
 from glassformer.runs import make_session, pick_device
 from glassformer.runs.data_notes import too_long
 from glassformer.runs.folder import RunFolder
@@ -108,7 +109,7 @@ def bytes_a_parameter(recipe: Recipe) -> int:
 
 def fixed_memory(recipe: Recipe) -> tuple[int, int, int]:
     """Parameters, those without embeddings, and the bytes that do not depend on the batch."""
-    with torch.device("meta"):
+    with shapes_alone():
         model = build_model(recipe.model)
     parameters = model.num_params()
     return parameters, model.num_params(non_embedding=True), parameters * bytes_a_parameter(recipe)

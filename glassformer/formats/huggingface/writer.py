@@ -29,6 +29,7 @@ from glassformer.formats.runtime import Runtime
 from glassformer.formats.untrusted import write_tensor_file
 from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer, build_model
+from glassformer.models.costs import shapes_alone
 from glassformer.nn.positions import sinusoids
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
@@ -115,7 +116,7 @@ def tensors_from(dialect: Dialect, config: ModelConfig, tensors: Mapping[str, Te
                 "the layers of this model should all be one (model.share_layers), and in the file they differ"
             )
         return own
-    with torch.device("meta"):
+    with shapes_alone():
         shapes = {name: p.shape for name, p in build_model(config).named_parameters()}
     table = dialect.table(config)
     found = with_prefix("bert.", dict(tensors)) if config.head == "none" else dict(tensors)

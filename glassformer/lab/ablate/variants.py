@@ -14,8 +14,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
-
 from glassformer.config import Recipe, read_recipe
 from glassformer.config.other_names import OTHER_NAMES
 from glassformer.data.batches import check_task
@@ -24,6 +22,7 @@ from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import metric_of
 from glassformer.models import build_model
+from glassformer.models.costs import shapes_alone
 from glassformer.runs import pick_device
 
 BASE = "base"
@@ -114,7 +113,7 @@ def check_builds(recipe: Recipe) -> None:
         origins_of(recipe.data, split)
     model = recipe.model
     labels = 2 if (model.head != "mlm" and not model.n_label) else model.n_label
-    with torch.device("meta"):
+    with shapes_alone():
         build_model(replace(model, vocab_size=model.vocab_size or 1000, n_label=labels))
 
 

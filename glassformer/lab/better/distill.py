@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from glassformer.api.evaluation import pairs_of_files
@@ -33,6 +32,7 @@ from glassformer.lab.better.trial import Pair, WritePairs, answered, compared, m
 from glassformer.lab.report import made_with, markdown_table, write_report
 from glassformer.language import _
 from glassformer.models import build_model
+from glassformer.models.costs import shapes_alone
 from glassformer.runs.folder import RunFolder
 
 WIDEST, ENCODER_LAYERS, DECODER_LAYERS, DROPOUT = 256, 6, 2, 0.1
@@ -59,7 +59,7 @@ def student_recipe(teacher: Recipe, overrides: Sequence[str], *, own_training: b
             "dropout": min(DROPOUT, model.dropout),
         }
         words = {key: value for key in ("vocab_size", "source_vocab_size") if (value := getattr(model, key))}
-        with torch.device("meta"):
+        with shapes_alone():
             if int8_bytes(build_model(Recipe.from_dict({"model": kept | small | words}).model)) <= MOST_BYTES:
                 break
     left_out = ("freeze", "lora_rank", "lora_alpha", "lora_targets")

@@ -30,14 +30,16 @@ WritePairs = Callable[[Path, Path, Path], None]
 def train_or_resume(recipe: Recipe, folder: Path, start: Start | None = None) -> RunFolder:
     """The run of a recipe in a folder: begun, gone on with, or already there. A run with other settings is refused."""
     if RunFolder.is_run(folder):
-        there = RunFolder.open(folder).recipe
-        if found := changes(there, as_prepared(recipe, there)):
+        there = RunFolder.open(folder)
+        if found := changes(there.recipe, as_prepared(recipe, there.recipe)):
             raise UserError(
                 "{folder} was trained with other settings ({found}); choose another --out",
                 folder=folder,
                 found="; ".join(map(str, found[:3])),
             )
-        return runs.resume(folder, recipe) or RunFolder.open(folder)
+        if there.finished() is None:
+            runs.resume(folder, recipe)
+        return RunFolder.open(folder)
     return runs.train(recipe, folder, start=start)
 
 

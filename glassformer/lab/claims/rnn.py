@@ -26,6 +26,7 @@ from glassformer.lab.claims.training import (
     train_on,
 )
 from glassformer.models import Transformer
+from glassformer.models.costs import shapes_alone
 
 NAMES = {"rnn": "RNN", "lstm": "LSTM", "lstm+attention": "LSTM with attention", "transformer": "Transformer"}
 ENOUGH = 90.0  # percent of tokens: the score whose steps and seconds are counted
@@ -39,7 +40,7 @@ def recurrent(arm: str, vocabulary: int, width: int) -> RecurrentTranslator:
 @cache
 def width_of(arm: str, vocabulary: int, wanted: int) -> int:
     """The even width at which a recurrent model comes nearest to so many parameters."""
-    with torch.device("meta"):
+    with shapes_alone():
         return min(range(32, 512, 2), key=lambda width: abs(parameters(recurrent(arm, vocabulary, width)) - wanted))
 
 

@@ -13,6 +13,7 @@ from glassformer.lab.claims.claim import Budget, Measured, Results
 from glassformer.lab.claims.pictures import LABELS, NUMBER, PATCH, SIDE, WORDS, Scene, digit, patches, scene
 from glassformer.lab.claims.training import TrainArgs, downsample, drawn, parameters, small, train
 from glassformer.models import GPT, Transformer
+from glassformer.models.costs import shapes_alone
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.rows import as_rows
 from glassformer.nn.taps import record
@@ -58,7 +59,7 @@ def baseline(arm: str, wanted: int) -> nn.Module:
             layers += [nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4 * width, outputs))
 
-    with torch.device("meta"):
+    with shapes_alone():
         width = min(range(4, 80), key=lambda one: abs(parameters(net(one)) - wanted))
     return net(width)
 

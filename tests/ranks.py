@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glassformer.cli.nproc import free_port
-from tests.faults.driver import drive
+from tests.faults.forked import drive
 from tests.faults.processes import Ended, Runner, Running, context
 
 Faults = dict[int, list[dict[str, Any]]]

@@ -22,7 +22,7 @@ from glassformer.data.batches import make_batches
 from glassformer.data.encoding import open_files
 from glassformer.data.stream import Position
 from glassformer.runs.folder import RunFolder
-from tests.faults.driver import drive
+from tests.faults.forked import drive
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds for what should take one; the machine may be busy

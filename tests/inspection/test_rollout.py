@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -86,17 +88,16 @@ def test_merging_keeps_row_sums(data: st.DataObject) -> None:
 # ---- characters and words
 
 
-TOKENIZERS = {
-    kind: Tokenizer.train(kind, [*SENTENCES * 3, "我喜欢你的猫。天气很好"], 330)
-    for kind in ("bpe", "unigram", "char", "word")
-}
+@cache
+def tokenizer_of(kind: str) -> Tokenizer:
+    return Tokenizer.train(kind, [*SENTENCES * 3, "我喜欢你的猫。天气很好"], 330)
 
 
 @given(st.text(max_size=24), st.sampled_from(["bpe", "unigram"]))
 def test_units_are_whole_characters(text: str, kind: str) -> None:
     """Any text: the units stand in order and spell it, and no unit ends inside a character, though byte pieces do. Caught:
     a piece that begins in one character and ends in the next counted to one of them."""
-    tokenizer = TOKENIZERS[kind]
+    tokenizer = tokenizer_of(kind)
     ids = tokenizer.encode(text)
     found = reading(tokenizer, ids)
     for units in (found.characters, found.words):
@@ -108,7 +109,7 @@ def test_units_are_whole_characters(text: str, kind: str) -> None:
 
 
 def test_a_character_of_several_pieces_is_one_unit() -> None:
-    tokenizer = TOKENIZERS["bpe"]
+    tokenizer = tokenizer_of("bpe")
     ids = [1, *tokenizer.encode("雪 ok"), 2]
     found = reading(tokenizer, ids)
     assert len(tokenizer.encode("雪")) == 3
@@ -117,12 +118,12 @@ def test_a_character_of_several_pieces_is_one_unit() -> None:
 
 
 def test_words_in_chinese_and_letters_with_marks() -> None:
-    assert reading(TOKENIZERS["char"], TOKENIZERS["char"].encode("我喜欢你")).words.labels == ["我", "喜欢", "你"]
-    tokenizer = TOKENIZERS["bpe"]
+    assert reading(tokenizer_of("char"), tokenizer_of("char").encode("我喜欢你")).words.labels == ["我", "喜欢", "你"]
+    tokenizer = tokenizer_of("bpe")
     family = "👩\u200d👧"
     found = reading(tokenizer, tokenizer.encode(f"e\u0301{family}🇩🇪👍🏽"))
     assert found.characters.labels == ["e\u0301", family, "🇩🇪", "👍🏽"]
-    assert reading(TOKENIZERS["word"], TOKENIZERS["word"].encode("the cat sat.")).words.labels == [
+    assert reading(tokenizer_of("word"), tokenizer_of("word").encode("the cat sat.")).words.labels == [
         "the",
         "cat",
         "sat",
@@ -132,7 +133,7 @@ def test_words_in_chinese_and_letters_with_marks() -> None:
 
 def test_bytes_that_spell_nothing() -> None:
     """A model may write half a character. Caught: the letter behind it swallowed."""
-    tokenizer = TOKENIZERS["bpe"]
+    tokenizer = tokenizer_of("bpe")
     snow, a = tokenizer.encode("雪"), tokenizer.encode("q")
     found = reading(tokenizer, [snow[0], *a, snow[0], snow[1]])
     assert found.characters.labels == ["\ufffd", "q", "\ufffd"] and found.characters.starts == [0, 1, 2]

@@ -39,7 +39,9 @@ def make_pair_job(
 
     def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
         for text, output in zip(texts, job.answer(texts), strict=True):
-            given, own = text.replace("\t", " ").strip(), [one.replace("\t", " ").strip() for one in output.lines]
+            # A draw may break off inside a character, which reads as U+FFFD; nothing is to be learned from that.
+            own = [one.replace("\t", " ").replace("\ufffd", "").strip() for one in output.lines]
+            given = text.replace("\t", " ").strip()
             pairs = [(one, given) if answer_first else (given, one) for one in own if one]
             yield lines.Output([f"{tag} {a}".strip() + f"\t{b}" for a, b in pairs], output.tokens)
 

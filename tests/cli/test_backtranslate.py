@@ -79,6 +79,16 @@ def test_sampled_sources_are_other_ones_and_several(run: Path, mono: Path, tmp_p
     assert len(drawn) > len(best) and not set(drawn) <= set(best)
 
 
+def test_a_draw_that_breaks_off_inside_a_character_leaves_no_mark(mono: Path, tmp_path: Path) -> None:
+    """By a run that writes bytes at random. Broken variant: U+FFFD in what is learned from."""
+    run, out = make_run(tmp_path / "bytes", tokenizer="bpe", vocab_size=300), tmp_path / "drawn.tsv"
+    said = load(run, device="cpu").translate(TEXTS[0], temperature=1.0, num_samples=20)
+    assert any("\ufffd" in one for one in said)
+    backtranslate(run, mono, out, sample=True, device="cpu")
+    pairs = out.read_text(encoding="utf-8")
+    assert len(pairs.splitlines()) > 8 and "\ufffd" not in pairs
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

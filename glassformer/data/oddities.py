@@ -64,7 +64,8 @@ ODD: dict[str, Callable[[str], object]] = {
     LONG_LINE: lambda text: any(len(line) > LONG for line in text.split("\n")),
 }
 """By its name, what finds it."""
-KINDS = {str.__str__(kind): kind for kind in ODD}
+THIRD_COLUMN = _("a third column, which is not read")
+KINDS = {str.__str__(kind): kind for kind in (*ODD, THIRD_COLUMN)}
 """Of a name that was read from a file, the one that can be said in another language."""
 
 

@@ -20,6 +20,7 @@ from glassformer.data import cache
 from glassformer.data.augment import Augmented
 from glassformer.data.encoding import encode_split
 from glassformer.data.files import ReadContext
+from glassformer.data.oddities import THIRD_COLUMN
 from glassformer.data.origins import SPLITS, named_files
 from glassformer.data.report import DataReport, in_words
 from glassformer.data.sources import DataReader, why_empty
@@ -129,6 +130,8 @@ def read_once(config: DataConfig, folder: Path, given: Any = None, characters: i
     reader = DataReader(config, given, context=context)
     if config.on_error == "skip":
         context.complain = reader.skipped
+    wider = Counter[str]()
+    context.remark = lambda problem: wider.update([problem.kind])
     cut_short, kept = False, Counter[str]()  # characters, by split
     files = named_files(config) if given is None else []
     size = sum(file.stat().st_size for file in files if file.is_file())
@@ -148,6 +151,8 @@ def read_once(config: DataConfig, folder: Path, given: Any = None, characters: i
     for split in ("train", "val"):
         if not splits[split].examples:
             raise UserError(why_empty(config, split, in_memory=given is not None))  # type: ignore[arg-type]
+    if wider.total() <= sum(writer.examples for writer in splits.values()) / 2:  # else it is how the file is made
+        reader.odd[str.__str__(THIRD_COLUMN)] = wider.total()
     return DataReport(
         examples={split: writer.examples for split, writer in splits.items() if writer.examples},
         learned=splits["train"].learned,

@@ -140,6 +140,18 @@ def test_bad_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     assert "2 lines cannot be used and are skipped" in next(report.notes())
 
 
+@pytest.mark.parametrize(("rows", "told"), [(2, True), (400, False)])
+def test_a_third_column_is_told_where_it_is_the_exception(rows: int, told: bool, tmp_path: Path) -> None:
+    """A tab inside a sentence cuts it short. Broken variants: nothing said; said of files that have names or numbers there in
+    each line."""
+    lines = [f"{a}\t{b}" + "\tand on" * (number < rows) for number, (a, b) in enumerate(PAIRS)]
+    (tmp_path / "a.tsv").write_text("\n".join(lines), encoding="utf-8")
+    prepare(Recipe.from_dict({"data": {"train": str(tmp_path / "a.tsv"), "tokenizer": "char"}}), tmp_path / "run")
+    report = DataReport.read(tmp_path / "run" / "data")
+    said = "2 examples hold a third column, which is not read; see `glassformer data check`"
+    assert report is not None and (said in list(report.notes())) == told
+
+
 def test_two_aligned_files_stay_aligned_around_a_skipped_line(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one\n\xff\nthree\n")
     (tmp_path / "b").write_bytes(b"eins\nzwei\ndrei\n")

@@ -103,9 +103,10 @@ def trial_entries() -> list[CacheEntry]:
     """The results that are kept, the oldest first."""
     home, found = cache_folder(), []
     for path in (home / "trials").glob("*.json") if home is not None else ():
-        if read_gains(path):
-            about = localized(_("a trial of what is faster here: {name}", path.stem))
-            found.append(CacheEntry(path, about, path.stat().st_size, path.stat().st_mtime))
+        with contextlib.suppress(OSError):  # another process may have removed it
+            if read_gains(path):
+                about = localized(_("a trial of what is faster here: {name}", path.stem))
+                found.append(CacheEntry(path, about, path.stat().st_size, path.stat().st_mtime))
     return sorted(found, key=lambda entry: (entry.used, entry.path.name))
 
 

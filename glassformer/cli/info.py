@@ -210,7 +210,6 @@ def info(
 
 def show_taps(name: str, overrides: list[str]) -> None:
     """The names that `record`, `replace` and `run_with_cache` know, with shapes; nothing is built in memory."""
-
     from glassformer.models import build_model
     from glassformer.models.costs import shapes_alone
     from glassformer.nn.taps import SHAPES, tap_shapes

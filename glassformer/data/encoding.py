@@ -31,9 +31,8 @@ from glassformer.text.tokenizers import Tokenizers
 
 ENCODED_AT_ONCE = 4000  # examples, and of long ones fewer:
 CHARACTERS_AT_ONCE = 2_000_000
-DRAWN_WITH = (
-    1  # the seed of BPE-dropout and augmentation: what is drawn follows from the data, so another seed begins at once
-)
+DRAWN_WITH = 1
+"""The seed of BPE-dropout and augmentation, whatever that of the training, so that another one begins at once."""
 CUT_AT_ONCE = 128_000  # texts of BPE-dropout, each as often as it is cut
 
 

@@ -102,8 +102,6 @@ def read_pairs(config: DataConfig) -> Cleaned:
         raise UserError("no pair of {name} can be read; {problem}{hint}", shown(origin.path), first, hint)
     if not rows:
         raise UserError("{names} holds no pairs", shown(origin.path))
-    if sum("\0" in row.example[0] for row in rows) > len(rows) / 2:  # without a byte order mark; half a file at best
-        raise BadLine("encoding", origin.path, None, _("UTF-16, as some programs export it; save the file as UTF-8"))
     if sum("\0" in row.example[0] for row in rows) > len(rows) / 2:  # without its mark, each ASCII letter has a NUL
         raise BadLine("encoding", origin.path, None, _("UTF-16, as some programs export it; save the file as UTF-8"))
     lines = [row.line for row in rows]

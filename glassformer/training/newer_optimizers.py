@@ -31,46 +31,67 @@ class SOAP(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of every matrix that has a gradient."""
+        """One update of every matrix that has a gradient. Those of one shape go together: few large products and decompositions
+        in place of many small ones."""
         for group in self.param_groups:
+            alike: dict[tuple[torch.Size, int], list[nn.Parameter]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self.update(parameter, parameter.grad, self.state[parameter], group)
-
-    def update(self, matrix: nn.Parameter, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """One update of one matrix."""
-        beta1, beta2 = group["betas"]
-        if not state:
-            state["step"] = torch.zeros(())
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(grad), torch.zeros_like(grad)
-            state["left"], state["right"] = (1 - beta2) * grad @ grad.mT, (1 - beta2) * grad.mT @ grad
-            for side in ("left", "right"):
-                state[f"{side}_basis"] = torch.linalg.eigh(state[side])[1].flip(1)
-            return
-        step = int(state["step"]) + 1
-        state["step"].fill_(step)
-        left, right = state["left_basis"], state["right_basis"]
-        state["exp_avg"].lerp_(grad, 1 - beta1)
-        state["exp_avg_sq"].lerp_((left.mT @ grad @ right).square(), 1 - beta2)
-        scaled = (left.mT @ state["exp_avg"] @ right) / (state["exp_avg_sq"].sqrt() + group["eps"])
-        rate = group["lr"] * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
-        matrix.sub_(rate * (left @ scaled @ right.mT))
-        matrix.mul_(1 - group["lr"] * group["weight_decay"])
-        state["left"].lerp_(grad @ grad.mT, 1 - beta2)
-        state["right"].lerp_(grad.mT @ grad, 1 - beta2)
-        if step % FREQUENCY == 0:
-            self.turn(state)
+                    alike.setdefault((parameter.shape, int(self.state[parameter].get("step", -1))), []).append(
+                        parameter
+                    )
+            for (_shape, step), matrices in alike.items():
+                grads = torch.stack([matrix.grad for matrix in matrices])  # type: ignore[misc]
+                states = [self.state[matrix] for matrix in matrices]
+                if step < 0:
+                    self.begin(grads, states, group)
+                else:
+                    self.update(matrices, grads, states, step + 1, group)
 
     @staticmethod
-    def turn(state: dict[str, Any]) -> None:
+    def begin(grads: Tensor, states: list[dict[str, Any]], group: dict[str, Any]) -> None:
+        """The first gradients, K x m x n, and the states of their matrices, still empty."""
+        share = 1 - group["betas"][1]
+        begun = {"exp_avg": torch.zeros_like(grads), "exp_avg_sq": torch.zeros_like(grads)}
+        begun |= {"left": share * grads @ grads.mT, "right": share * grads.mT @ grads}
+        begun |= {f"{side}_basis": torch.linalg.eigh(begun[side])[1].flip(-1) for side in ("left", "right")}
+        for number, state in enumerate(states):
+            state |= {"step": torch.zeros(()), **{key: value[number].clone() for key, value in begun.items()}}
+
+    def update(
+        self, matrices: list[Any], grads: Tensor, states: list[dict[str, Any]], step: int, group: dict[str, Any]
+    ) -> None:
+        """One update of matrices of one shape, with their gradients, K x m x n."""
+        beta1, beta2 = group["betas"]
+        new = {key: torch.stack([state[key] for state in states]) for key in states[0] if key != "step"}
+        left, right = new["left_basis"], new["right_basis"]
+        new["exp_avg"].lerp_(grads, 1 - beta1)
+        new["exp_avg_sq"].lerp_((left.mT @ grads @ right).square(), 1 - beta2)
+        scaled = (left.mT @ new["exp_avg"] @ right) / (new["exp_avg_sq"].sqrt() + group["eps"])
+        rate = group["lr"] * (1 - beta2**step) ** 0.5 / (1 - beta1**step)
+        torch._foreach_sub_(matrices, list(rate * (left @ scaled @ right.mT)))
+        torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
+        new["left"].lerp_(grads @ grads.mT, 1 - beta2)
+        new["right"].lerp_(grads.mT @ grads, 1 - beta2)
+        if step % FREQUENCY == 0:
+            self.turn(new)
+        for key, value in new.items():
+            torch._foreach_copy_([state[key] for state in states], list(value))
+        for state in states:
+            state["step"].fill_(step)
+
+    @staticmethod
+    def turn(state: dict[str, Tensor]) -> None:
         """The bases by one round of power iteration and a QR decomposition, largest eigenvalue first; the second moment, which is
         kept in them, is put in their order."""
-        for axis, side in enumerate(("left", "right")):
+        for axis, side in ((-2, "left"), (-1, "right")):
             basis = state[f"{side}_basis"]
             powered = state[side] @ basis
-            order = (basis * powered).sum(0).argsort(descending=True)
-            state["exp_avg_sq"] = state["exp_avg_sq"].index_select(axis, order)
-            state[f"{side}_basis"] = torch.linalg.qr(powered.index_select(1, order))[0]
+            order = (basis * powered).sum(-2).argsort(descending=True)
+            moments = order.unsqueeze(-1 if axis == -2 else -2).expand_as(state["exp_avg_sq"])
+            state["exp_avg_sq"] = state["exp_avg_sq"].gather(axis, moments)
+            powered = powered.gather(-1, order.unsqueeze(-2).expand_as(powered))
+            state[f"{side}_basis"] = torch.linalg.qr(powered)[0]
 
 
 class ScheduleFree(torch.optim.Optimizer):
@@ -79,7 +100,10 @@ class ScheduleFree(torch.optim.Optimizer):
         g at y;     z <- z - rate (g / sqrt(v) + decay y);     x <- (1 - c) x + c z;     y = (1 - b1) z + b1 x
 
     The parameters are y, where gradients are taken; `average` gives x, the weights to use. c is this step's share of the sum of
-    the squares of all rates so far, so that steps of a warm-up count little."""
+    the squares of all rates so far, so that steps of a warm-up count little; as in the published package a group counts its
+    steps together."""
+
+    COUNTERS = ("step", "weight_sum", "highest")
 
     def __init__(
         self, parameters: Iterable[Any], lr: float, betas: tuple[float, float], eps: float, weight_decay: float = 0.0
@@ -91,33 +115,49 @@ class ScheduleFree(torch.optim.Optimizer):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """One update of every parameter that has a gradient."""
         for group in self.param_groups:
-            for y in group["params"]:
-                if y.grad is None:
-                    continue
-                state = self.state[y]
-                if not state:
-                    state["z"], state["exp_avg_sq"] = y.detach().clone(), torch.zeros_like(y)
-                    state |= {key: torch.zeros((), device=y.device) for key in ("step", "weight_sum", "highest")}
-                new = self.updated(y, y.grad, state, group)
-                for old, value in new:
-                    old.copy_(value if self.finite is None else torch.where(self.finite, value, old))
+            if learning := [y for y in group["params"] if y.grad is not None]:
+                self.begin(learning, group)
+                self.update(learning, [self.state[y] for y in learning], group)
 
-    def updated(
-        self, y: Tensor, grad: Tensor, state: dict[str, Tensor], group: dict[str, Any]
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Each tensor that moves, with what it becomes."""
+    def begin(self, learning: list[nn.Parameter], group: dict[str, Any]) -> None:
+        """The state of parameters that have none yet."""
+        counted = next((self.state[y] for y in group["params"] if self.state[y]), None)
+        for y in learning:
+            if not self.state[y]:
+                zero = {key: torch.zeros((), device=y.device) for key in self.COUNTERS}
+                counters = {key: counted[key].clone() for key in zero} if counted else zero
+                self.state[y].update(z=y.detach().clone(), exp_avg_sq=torch.zeros_like(y), **counters)
+
+    def update(self, ys: list[Any], states: list[dict[str, Any]], group: dict[str, Any]) -> None:
+        """One update of a group's parameters together: few kernels in place of twenty for each. A step that is refused has a rate
+        and a share of nothing, and gradients of nothing, as theirs may not be numbers."""
         beta1, beta2 = group["betas"]
-        step, lr = state["step"] + 1, torch.as_tensor(group["lr"], device=y.device, dtype=torch.float32)
-        second = state["exp_avg_sq"].lerp(grad.square(), 1 - beta2)
-        direction = grad / ((second / (1 - beta2**step)).sqrt() + group["eps"]) + group["weight_decay"] * y
-        highest = torch.maximum(state["highest"], lr)
-        total = state["weight_sum"] + highest.square()
-        share = highest.square() / total
-        moved = y.lerp(state["z"], share) + direction * (lr * (beta1 * (1 - share) - 1))
-        return [
-            (y, moved), (state["z"], state["z"] - lr * direction), (state["exp_avg_sq"], second),
-            (state["step"], step), (state["weight_sum"], total), (state["highest"], highest),
-        ]  # fmt: skip
+        grads, zs = [y.grad for y in ys], [state["z"] for state in states]
+        seconds = [state["exp_avg_sq"] for state in states]
+        old = {key: states[0][key] for key in self.COUNTERS}
+        lr = torch.as_tensor(group["lr"], device=ys[0].device, dtype=torch.float32)
+        highest = torch.maximum(old["highest"], lr)
+        new = {"step": old["step"] + 1, "weight_sum": old["weight_sum"] + highest.square(), "highest": highest}
+        share, kept = highest.square() / new["weight_sum"], torch.as_tensor(1 - beta2, device=lr.device)
+        pull = lr * (beta1 * (1 - share) - 1)
+        if self.finite is not None:
+            joined = torch.cat([grad.reshape(-1) for grad in grads])
+            parts = torch.where(self.finite, joined, torch.zeros_like(joined)).split([y.numel() for y in ys])
+            grads = [part.view_as(y) for part, y in zip(parts, ys, strict=True)]
+            new = {key: torch.where(self.finite, new[key], old[key]) for key in new}
+            share, kept, pull, lr = (torch.where(self.finite, one, 0.0) for one in (share, kept, pull, lr))
+        torch._foreach_add_(
+            seconds, torch._foreach_mul(torch._foreach_sub(torch._foreach_mul(grads, grads), seconds), kept)
+        )
+        scale = torch._foreach_sqrt(torch._foreach_div(seconds, 1 - beta2 ** (old["step"] + 1)))
+        directions = torch._foreach_div(grads, torch._foreach_add(scale, group["eps"]))
+        torch._foreach_add_(directions, ys, alpha=group["weight_decay"])
+        towards = torch._foreach_mul(torch._foreach_sub(zs, ys), share)
+        torch._foreach_add_(ys, torch._foreach_add(towards, torch._foreach_mul(directions, pull)))
+        torch._foreach_sub_(zs, torch._foreach_mul(directions, lr))
+        every = [self.state[y] for y in group["params"] if self.state[y]]
+        for key, value in new.items():
+            torch._foreach_copy_([state[key] for state in every], [value] * len(every))
 
     @torch.no_grad()
     def average(self, y: Tensor) -> Tensor:

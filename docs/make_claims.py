@@ -24,9 +24,9 @@ from site_hooks import verdict_marks
 
 from glassformer import plots
 from glassformer.lab.claims import Claim, all_claims
-from glassformer.lab.claims.claim import DEFAULT, Results
+from glassformer.lab.claims.claim import DEFAULT
 from glassformer.lab.claims.judgement import draw
-from glassformer.lab.claims.report import planned_trials
+from glassformer.lab.claims.report import planned_trials, results_of
 from glassformer.lab.runner import KEPT as TRIALS
 from glassformer.lab.runner import read_kept
 from glassformer.language import in_language
@@ -95,8 +95,7 @@ def draw_figures(claim: Claim, folder: Path) -> None:
     from matplotlib.text import Text
 
     kept = read_kept(folder / TRIALS)
-    planned = planned_trials(claim, DEFAULT)
-    results = Results(tuple((settings, kept[key].measured) for key, settings in planned.items()))
+    results = results_of(planned_trials(claim, DEFAULT, kept), kept)
     for language, ending in (("en", ""), ("zh", ".zh")):
         figure = draw(claim, results)
         for text in figure.findobj(Text):

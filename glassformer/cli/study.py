@@ -60,7 +60,7 @@ def study(
                 cores = "" if (os.cpu_count() or 1) == 2 else _(" on two cores")
                 share = {"quick": 0.1, "default": 1.0, "full": 4.0}[budget.name]
                 minutes = max(1, round(one.minutes * share))
-                about = one.name, len(one.plan(budget)), minutes, cores
+                about = one.name, one.count(budget), minutes, cores
                 say(_("{name}: {trials} trials, about {minutes} min{cores}", *about))
                 for folder in one.missing_data():
                     say(

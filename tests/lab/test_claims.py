@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import os
 import signal
 import subprocess
@@ -128,10 +127,12 @@ def test_a_study_that_was_broken_off_goes_on_and_finds_the_same(tmp_path: Path) 
 
 
 def test_other_people_s_files_stay(tmp_path: Path) -> None:
+    """And are seen before the first trial. Broken variant: after the last, hours later."""
+    CALLS.clear()
     (tmp_path / "made-up.md").write_text("mine")
     with pytest.raises(UserError, match="was not written by this command"):
         run(made_up(), QUICK, tmp_path, jobs=1)
-    assert (tmp_path / "made-up.md").read_text() == "mine"
+    assert (tmp_path / "made-up.md").read_text() == "mine" and not CALLS
 
 
 def test_every_study_is_planned_at_every_effort_and_named_once() -> None:
@@ -291,14 +292,6 @@ def test_timed_trials_come_last_and_alone(tmp_path: Path) -> None:
     assert claim_named("cache").is_timed({"seed": 0}) and not claim_named("norms").is_timed({"seed": 0})
 
 
-def test_a_rate_at_which_trainings_diverge_is_not_the_best() -> None:
-    """Broken variant: nan, which is below nothing and above nothing, so the first rate wins."""
-    trials = [({"rate": rate, "seed": 0}, {"val": val}) for rate, val in ((0.1, math.nan), (0.2, 3.0), (0.4, 2.0))]
-    results = Results(tuple(trials))
-    assert results.best("rate") == 0.4
-    assert results.mean_std("val", rate=0.1) == "diverged"
-
-
 def test_rows_that_a_graph_reads_are_padded_to_few_widths() -> None:
     """Where lengths say what is real; labels by what is not counted. Rows without lengths stay as they are."""
     ids, labels = torch.ones(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.long)
@@ -306,25 +299,6 @@ def test_rows_that_a_graph_reads_are_padded_to_few_widths() -> None:
     assert wide.shape == wanted.shape == (2, 8) and lengths.tolist() == [5, 3]
     assert wide[:, 5:].eq(0).all() and wanted[:, 5:].eq(IGNORE).all()
     assert as_tensors([ids])[0] is ids
-
-
-def test_each_arm_is_judged_at_the_value_that_is_best_for_it_on_validation_examples() -> None:
-    """Broken variants: the value that is best on the test; one value for both arms."""
-    rows = {("a", 1): (5.0, 1.0), ("a", 2): (4.0, 9.0), ("b", 1): (2.0, 7.0), ("b", 2): (3.0, 1.0)}  # val, loss
-    results = Results(
-        tuple(
-            ({"size": arm, "rate": rate, "seed": seed}, {"val": val, "value": loss + seed / 100})
-            for (arm, rate), (val, loss) in rows.items()
-            for seed in (0, 1)
-        )
-    )
-    text = (
-        MADE_UP.replace("size = 3 }", 'size = "a" }')
-        .replace("size = 1 }", 'size = "b" }')
-        .replace('key = "value"\nours', 'key = "value"\ntune = "rate"\nours', 1)
-    )
-    found = judge(parse_claim(text, __name__), results).parts[0].conditions[0]
-    assert found.detail.startswith("9.005 against 7.005")
 
 
 def test_held_out_examples_are_others_for_every_seed_and_never_those_that_choose() -> None:

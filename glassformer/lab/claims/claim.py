@@ -2,7 +2,7 @@
 screen), and a function that runs one trial.
 
     name, claim, said_by, minutes    what is claimed, by whom, and how long it takes at the default budget on two cores
-    [[grid]]                         the trials: every combination of some settings, each with every seed
+    [[grid]]                         the trials: every combination of some settings, each with every seed (`tune`: plan)
     [[judge]]                        conditions (verdict.py), for each of some cases; `says`: which of several claims they test
     [[table]]                        rows of mean ± deviation
     [[panel]]                        a figure's panels
@@ -20,7 +20,7 @@ import itertools
 import math
 import statistics
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,12 +78,18 @@ class Results:
         """Its mean over the seeds."""
         return statistics.fmean(self.values(key, **settings))
 
+    def shared_seeds(self, over: str, **settings: Any) -> list[Any]:
+        """The seeds with which every value of one setting was tried."""
+        tried = [self.options("seed", **{**settings, over: value}) for value in self.options(over, **settings)]
+        return [seed for seed in tried[0] if all(seed in others for others in tried)] if tried else []
+
     def best(self, over: str, by: str = "val", **settings: Any) -> Any:
-        """The value of one setting whose trials have the lowest mean loss on validation examples; of none that diverged, unless
-        all did."""
+        """The value of one setting whose trials have the lowest mean loss on validation examples, over the seeds that every value
+        was tried with; of none that diverged, unless all did."""
+        seeds = self.shared_seeds(over, **settings)
 
         def loss(value: Any) -> float:
-            mean = self.mean(by, **{**settings, over: value})
+            mean = statistics.fmean(self.values(by, **{**settings, over: value, "seed": seed})[0] for seed in seeds)
             return mean if math.isfinite(mean) else math.inf
 
         return min(self.options(over, **settings), key=loss)
@@ -102,9 +108,9 @@ class Results:
         return list(range(min(map(len, found)))), found
 
     def line(self, key: str, over: str, **settings: Any) -> tuple[list[Any], list[list[float]]]:
-        """A number over the values of one setting: where the points are, and for each seed their values."""
+        """A number over the values of one setting: where the points are, and for each seed that all of them have their values."""
         points = self.options(over, **settings)
-        seeds = self.options("seed", **settings)
+        seeds = self.shared_seeds(over, **settings)
         return points, [[self.values(key, **{**settings, over: x, "seed": s})[0] for x in points] for s in seeds]
 
     def options(self, key: str, **settings: Any) -> list[Any]:
@@ -245,21 +251,47 @@ class Claim:
         """The function that runs one trial: from a budget and settings to what is measured."""
         return self.function(self.trial)
 
-    def plan(self, budget: Budget) -> list[Settings]:
-        """The trials that a budget asks for: every combination of the settings of each grid, each with every seed. A setting's
-        values may be given for each budget, `{quick = …, default = …, full = …}`. A grid that `needs` a folder which is not there
-        is left out."""
-        found: list[Settings] = []
+    def grids(self, budget: Budget) -> Iterator[tuple[dict[str, Any], str]]:
+        """The values of each setting of every grid, the seed last, and the setting that is tuned there. Values may be given for
+        each budget, `{quick = …, default = …, full = …}`. A grid that `needs` a folder which is not there is left out."""
         for one in self.grid:
             choices: dict[str, Any] = {"seed": range(budget.seeds), **one}
             if not Path(choices.pop("needs", ".")).exists():
                 continue
+            tuned = choices.pop("tune", "")
             for key, values in choices.items():
                 if isinstance(values, Mapping):
                     choices[key] = values.get(budget.name, values.get("default", []))
             choices["seed"] = choices.pop("seed")  # varies fastest
-            found += [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
-        return found
+            yield choices, tuned
+
+    def plan(self, budget: Budget, found: Results | None = None) -> list[Settings]:
+        """The trials that a budget asks for: every combination of the settings of each grid, each with every seed. Where a grid
+        says which setting to `tune`, its values are tried with the first seed; the other seeds follow at the value that
+        was best on validation examples, as soon as `found` has those trials."""
+        planned: list[Settings] = []
+        later: list[Settings] = []
+        for choices, tuned in self.grids(budget):
+            seeds = choices["seed"]
+            first = {**choices, "seed": seeds[:1]} if tuned else choices
+            combined = [dict(zip(first, values, strict=True)) for values in itertools.product(*first.values())]
+            planned += combined
+            if tuned and found is not None:
+                arms = [{key: one[key] for key in one if key not in (tuned, "seed")} for one in combined]
+                for arm in (arm for n, arm in enumerate(arms) if arm not in arms[:n]):
+                    later += [{**arm, tuned: found.best(tuned, **arm), "seed": seed} for seed in seeds[1:]]
+        return planned + later
+
+    def count(self, budget: Budget) -> int:
+        """How many trials that will be."""
+        counts = [
+            ({key: len(values) for key, values in choices.items()}, tuned) for choices, tuned in self.grids(budget)
+        ]
+        return sum(
+            math.prod(n for key, n in sizes.items() if key not in (tuned, "seed"))
+            * (sizes["seed"] - 1 + sizes[tuned] if tuned else sizes["seed"])
+            for sizes, tuned in counts
+        )
 
     def missing_data(self) -> list[str]:
         """The folders of data that grids need and that are not here."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from glassformer.files.owned import OwnedFiles
 from glassformer.lab.claims.claim import Budget, Claim, Results
 from glassformer.lab.claims.judgement import Judgement, draw, judge
 from glassformer.lab.report import made_with, markdown_table, write_report
-from glassformer.lab.runner import KEPT, TrialCall, run_trials
+from glassformer.lab.runner import KEPT, Kept, TrialCall, run_trials
 from glassformer.language import _, in_both, language
 
 
@@ -52,10 +53,20 @@ def measured() -> dict[str, dict[str, Any]]:
     return structured.read(path, dict[str, dict[str, Any]]) if path.is_file() else {}
 
 
-def planned_trials(claim: Claim, budget: Budget) -> dict[str, dict[str, Any]]:
-    """The settings of every trial, by what a kept one is found again by."""
-    same = [claim.name, claim.version, budget.name]
-    return {json.dumps([*same, settings], sort_keys=True): settings for settings in claim.plan(budget)}
+def planned_trials(claim: Claim, budget: Budget, kept: Mapping[str, Kept] | None = None) -> dict[str, dict[str, Any]]:
+    """The settings of every trial, by what a kept one is found again by; with `kept`, also those that follow from it."""
+
+    def keyed(planned: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        same = [claim.name, claim.version, budget.name]
+        return {json.dumps([*same, settings], sort_keys=True): settings for settings in planned}
+
+    first = keyed(claim.plan(budget))
+    return first if kept is None else keyed(claim.plan(budget, results_of(first, kept)))
+
+
+def results_of(planned: Mapping[str, dict[str, Any]], kept: Mapping[str, Kept]) -> Results:
+    """Trials with what they found."""
+    return Results(tuple((settings, kept[key].measured) for key, settings in planned.items()))
 
 
 def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None, device: str = "cpu") -> ClaimReport:
@@ -66,13 +77,20 @@ def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None, dev
     out.mkdir(parents=True, exist_ok=True)
     with OwnedFiles(out).exclusive_lock("study"):
         began = time.perf_counter()
-        planned = planned_trials(claim, budget)
-        calls = {
-            key: TrialCall(claim.run_trial, (budget,), settings, device, claim.is_timed(settings))
-            for key, settings in planned.items()
-        }
-        kept = run_trials(claim.name, calls, OwnedFiles(out).claim(KEPT)[0], jobs or machine.cores())
-        results = Results(tuple((settings, kept[key].measured) for key, settings in planned.items()))
+        kept_file, *_pages = OwnedFiles(out).claim(
+            KEPT, *(f"{claim.name}.{kind}" for kind in ("json", "md", "png", "svg"))
+        )
+
+        def carried_out(planned: dict[str, dict[str, Any]]) -> dict[str, Kept]:
+            calls = {
+                key: TrialCall(claim.run_trial, (budget,), settings, device, claim.is_timed(settings))
+                for key, settings in planned.items()
+            }
+            return run_trials(claim.name, calls, kept_file, jobs or machine.cores())
+
+        planned = planned_trials(claim, budget, carried_out(planned_trials(claim, budget)))
+        kept = carried_out(planned)  # where a setting is tuned, what follows from the others
+        results = results_of(planned, kept)
         facts = {
             "effort": budget.name,
             "seeds": budget.seeds,
@@ -84,7 +102,6 @@ def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None, dev
             **made_with(),
         }
         report = ClaimReport(claim, budget, judge(claim, results), facts, out)
-        OwnedFiles(out).claim(*(f"{claim.name}.{kind}" for kind in ("json", "md", "png", "svg")))
         figures = {claim.name: draw(claim, results)}
         write_report(out, claim.name, report.to_dict(), markdown(report), figures=figures)
         return report

@@ -94,7 +94,7 @@ def test_each_parameter_has_one_optimizer_and_the_stated_decay(
 def test_newer_optimizers_are_those_of_their_packages(name: str) -> None:
     """Thirty steps with a rate that warms up, beside pytorch_optimizer's SOAP and Defazio's schedulefree. Broken variants: bases
     turned every step; the second moment left in the old order; the bases of another matrix of the same shape; a mean that counts
-    the warm-up in full; decay at z. (Square matrices: of others SOAP's first bases are free where the first gradient is nothing.)"""
+    the warm-up in full; decay at z. (Square ones: of others SOAP's first bases are free where the first gradient is nothing.)"""
     torch.manual_seed(1)
     ours, theirs = (nn.ParameterList([torch.randn(n, n) for n in (6, 9, 6)]).double() for _ in range(2))
     theirs.load_state_dict(ours.state_dict())

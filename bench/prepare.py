@@ -68,7 +68,11 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--dropout", action="store_true", help="also with data.bpe_dropout=0.1")
+    parser.add_argument(
+        "--dropout",
+        action="store_true",
+        help="also with data.bpe_dropout=0.1: 16 cuts of each pair up to 50,000 pairs, one an epoch from there on",
+    )
     parser.add_argument("--folder", type=Path, help="where to put pairs, runs and cache")
     args = parser.parse_args()
     print(
@@ -78,13 +82,13 @@ def main() -> None:
         folder = Path(name)
         for count in args.pairs:
             write_pairs(folder / f"{count}.tsv", count)
-            for way, settings in {"": [], "dropout": ["data.bpe_dropout=0.1"]}.items():
+            for way, settings in {"": ["data.bpe_dropout=0"], "dropout": ["data.bpe_dropout=0.1"]}.items():
                 if way and not args.dropout:
                     continue
                 environment = os.environ | {"GLASSFORMER_CACHE": str(folder / f"cache-{count}-{way}")}
                 for turn, run in enumerate(("first", "second")):
                     out = folder / f"run-{count}-{way}-{run}"
-                    own = [*settings, f"train.seed={turn}", *TINY, "--out", str(out)]
+                    own = [*settings, "data.augment=0", f"train.seed={turn}", *TINY, "--out", str(out)]
                     wall, processor, memory = timed(["train", str(folder / f"{count}.tsv"), *own], out, environment)
                     print(
                         f"| {count:,} | {way} | {run} | {wall:.1f} | {processor:.1f} | {count / wall:,.0f} | {memory:,.0f} MB |",

@@ -126,8 +126,9 @@ class DataConfig:
     )
     segmentations: int = setting(
         16,
-        "with bpe_dropout or augment each sentence is in the training data so many times, cut or changed otherwise each time",
-        ge=1,
+        "with bpe_dropout or augment each sentence is in the training data so many times, cut or changed otherwise each time; 0: "
+        "once, and each epoch is drawn anew while the one before it is learned from",
+        ge=0,
         le=10**4,
     )
     lowercase: bool = setting(False, "all text is read and learned in lower case")
@@ -168,7 +169,12 @@ class DataConfig:
     @property
     def copies(self) -> int:
         """How often each pair is in the training data, drawn otherwise each time; 1 where nothing is drawn."""
-        return self.segmentations if self.bpe_dropout or self.augment else 1
+        return max(1, self.segmentations) if self.bpe_dropout or self.augment else 1
+
+    @property
+    def drawn_each_epoch(self) -> bool:
+        """Is each epoch cut or changed otherwise than the one before?"""
+        return self.segmentations == 0 and (self.bpe_dropout > 0 or self.augment > 0)
 
     @property
     def multiplied(self) -> bool:

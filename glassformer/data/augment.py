@@ -1,8 +1,9 @@
 """Text as people paste it: in capitals, as a title, in small letters, with typos, without its full stop, with an emoji, in lines.
 
 A model that has only seen tidy sentences breaks on these. With `data.augment` a share of the training pairs is changed so, each
-copy of a pair otherwise (`data.segmentations` says how many, as with BPE-dropout), and `glassformer evaluate RUN --perturb upper`
-scores on a test set so changed. An emoji is carried over into the target, which else stays.
+copy of a pair otherwise (`data.segmentations` says how many copies, or that each epoch is drawn anew, as with BPE-dropout), and
+`glassformer evaluate RUN --perturb upper` scores on a test set so changed. An emoji is carried over into the target, which else
+stays.
 
 Capitals and line breaks are not learned, since a model would need most of its vocabulary once more for them. A run that was
 trained with `data.augment` has seen sources in small letters, so a text in capitals or as a headline is put into those before
@@ -150,7 +151,7 @@ class Augmented:
 
     pairs: Iterable[Pair]
     share: float
-    seed: int
+    seed: int | str
     times: int = 1
     tags: tuple[str, ...] = ()
 

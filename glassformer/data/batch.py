@@ -121,6 +121,8 @@ class Batches(ABC):
         self.seed, self.workers = seed, workers
         self.plans: dict[int, EpochPlan] = {}
         self.planning = threading.Lock()
+        self.stopped = threading.Event()
+        """Nobody waits for batches any more: what is being planned ahead may be given up."""
 
     @abstractmethod
     def plan(self, epoch: int) -> EpochPlan:
@@ -171,6 +173,7 @@ class Batches(ABC):
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="batches")
         pending: deque[tuple[Future[Batch], Position]] = deque()
         latest = -1
+        self.stopped.clear()
 
         def submit() -> None:
             nonlocal latest
@@ -189,4 +192,5 @@ class Batches(ABC):
                 submit()
                 yield batch, following
         finally:
+            self.stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)

@@ -11,7 +11,7 @@ from glassformer.config import DataConfig, Recipe
 from glassformer.data.batch import Batch, Batches, EpochPlan, waste
 from glassformer.data.block_batches import BlockBatches
 from glassformer.data.examples import Classify, Examples, Pairs, Prompts, Tag
-from glassformer.data.sentence_batches import SentenceBatches
+from glassformer.data.sentence_batches import Redraw, SentenceBatches
 from glassformer.data.span_batches import SpanBatches
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
@@ -68,12 +68,14 @@ def make_batches(
     *,
     layout: Literal["padded", "packed"],
     training: bool = True,
+    redraw: Redraw | None = None,
 ) -> SentenceBatches | BlockBatches:
     """The batches a model of this family and head learns from.
 
     files: pairs {"source", "target"}; text {"text"}; classify {"text", "labels": one class each}; tag {"text",
     "labels": a TokenFile with a tag for each token}. With training=False (evaluation, `in_order`) a short text is no
-    error, nor are examples that are all too long, and only the block size limits lengths."""
+    error, nor are examples that are all too long, and only the block size limits lengths. `redraw`: the examples of later
+    epochs (data/redraw.py)."""
     check_task(config, family, head)
     if config.task == "text":
         text = token_file(files, "text")
@@ -101,7 +103,8 @@ def make_batches(
         layout=layout,
         seed=seed,
         row_width=config.row_width,
-        workers=config.workers or 0,
+        workers=max(config.workers or 0, 2) if redraw else config.workers or 0,  # one makes batches, another draws
+        redraw=redraw,
     )
     if training:
         sentences.check_some_fit()
@@ -111,7 +114,8 @@ def make_batches(
 def recipe_batches(
     recipe: Recipe, files: Mapping[str, TokenFile | np.ndarray], *, block_size: int | None = None, **how: Any
 ) -> SentenceBatches | BlockBatches:
-    """The batches that a recipe's model learns from; `how`: `layout` and `training`, as `make_batches` takes them."""
+    """The batches that a recipe's model learns from; `how`: `layout`, `training` and `redraw`, as `make_batches` takes
+    them."""
     model = recipe.model
     longest = block_size or model.block_size
     return make_batches(recipe.data, model.family, model.head, files, longest, recipe.train.seed, **how)

@@ -57,19 +57,22 @@ Encoded = tuple[Int[np.ndarray, " m"], Int[np.ndarray, " n"]]
 
 
 def encode_pairs(
-    config: DataConfig, pairs: Iterable[tuple[str, str]], tokenizers: Tokenizers, to_learn: bool
+    config: DataConfig, pairs: Iterable[tuple[str, str]], tokenizers: Tokenizers, to_learn: bool, epoch: int = 0
 ) -> Iterator[dict[str, Encoded]]:
-    """Source and target; where both directions are learned, then the same the other way round."""
+    """Source and target; where both directions are learned, then the same the other way round. `epoch`: what is drawn is
+    another in each."""
     times = config.copies if to_learn else 1
+    seed = f"{DRAWN_WITH} {epoch}" if epoch else str(DRAWN_WITH)
     if to_learn and config.augment:
         tags = tuple(file.tag for file in config.files("train") if file.tag)
-        pairs, times = Augmented(pairs, config.augment, DRAWN_WITH, times, tags), 1
-    most = ENCODED_AT_ONCE if times == 1 else max(1, CUT_AT_ONCE // times)
+        pairs, times = Augmented(pairs, config.augment, seed, times, tags), 1
+    drawn = to_learn and (times > 1 or config.drawn_each_epoch)
+    most = max(1, CUT_AT_ONCE // times) if drawn else ENCODED_AT_ONCE
 
     def encoder(tokenizer: Tokenizer, side: int) -> Callable[[Sequence[str]], Encoded]:
         if not (to_learn and config.bpe_dropout):
             return tokenizer.corpus_encoder()
-        sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{DRAWN_WITH} {('source', 'target')[side]}")
+        sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{seed} {('source', 'target')[side]}")
         return lambda texts: sampler.encode_batch(texts, times)
 
     with ThreadPoolExecutor(1) as beside:  # NumPy and the tokenizers library let other threads run while they compute

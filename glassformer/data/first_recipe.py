@@ -55,9 +55,19 @@ FEW = Size(2_000, (2, 4, 128, 256, 0.3), 2048)
 VARIED = {"bpe_dropout": 0.05, "augment": 0.15}
 SOME = Size(50_000, (4, 4, 256, 512, 0.3), 4096, 25, 2500, VARIED, MUON)
 SOME_ON_GPU = replace(SOME, batch_tokens=8192, epochs=45, steps=4000, train=MUON | {"r_drop": 1.0})
-MANY = Size(500_000, (6, 4, 512, 1024, 0.3), 8192, data=VARIED, train={"warmup": 2000, "learning_rate": 7e-4})
+MANY = Size(
+    500_000,
+    (6, 4, 512, 1024, 0.3),
+    8192,
+    data=VARIED | {"segmentations": 0},
+    train={"warmup": 2000, "learning_rate": 7e-4},
+)
 MORE = Size(
-    float("inf"), (6, 8, 512, 2048, 0.1), 16_384, data={"augment": 0.15}, train={"warmup": 4000, "learning_rate": 7e-4}
+    float("inf"),
+    (6, 8, 512, 2048, 0.1),
+    16_384,
+    data={"augment": 0.15, "segmentations": 0},
+    train={"warmup": 4000, "learning_rate": 7e-4},
 )
 SIZES = {False: [FEW, SOME, MANY, MORE], True: [FEW, SOME_ON_GPU, MANY, MORE]}
 """By whether there is a GPU."""

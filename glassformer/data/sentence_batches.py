@@ -74,6 +74,8 @@ def one_a_row(rows: Rows, lengths: Int[np.ndarray, " n"]) -> Rows:
     return Rows.padded(rows.tokens, lengths.tolist())
 
 
+Redraw = Callable[[int, Callable[[Examples], np.ndarray], Callable[[], bool]], Examples]
+"""From an epoch, what fits, and whether to give up, to the examples of that epoch."""
 TIGHT = 0.045  # one sentence a row, as long as padding stays below this
 WELL_PACKED = 0.02  # a row shape is good enough below this
 SAMPLE = 2000  # sentences on which row shapes are tried
@@ -102,6 +104,7 @@ class SentenceBatches(Batches):
 
     budget   positions of the target side a batch may have, padding included (a longer sentence goes alone)
     limit    sentences longer than this on either side, control tokens included, are left out and counted in `dropped`
+    redraw   the examples of a later epoch, where each is drawn anew; those that do not fit stay as in the first
     """
 
     def __init__(
@@ -114,8 +117,10 @@ class SentenceBatches(Batches):
         seed: int,
         row_width: int = 128,
         workers: int = 0,
+        redraw: Redraw | None = None,
     ) -> None:
         super().__init__(seed=seed, workers=workers)
+        self.redraw = redraw
         if budget < 1 or limit < 1:
             raise ValueError("a batch needs a budget and a limit of at least 1")
         self.examples, self.budget, self.layout, self.row_width = examples, budget, layout, row_width
@@ -219,8 +224,27 @@ class SentenceBatches(Batches):
             return None
         return self.rows_in_batch, self.shapes[0].source, self.shapes[0].target
 
+    def fits(self, examples: Examples) -> np.ndarray:
+        """Whether each of some examples may be learned from in any epoch."""
+        row = self.shapes[0] if self.layout == "packed" else Shape(self.limit, self.limit)
+        most_s, most_t = min(row.source, self.limit), min(row.target, self.limit)
+        return (examples.source_lengths <= most_s) & (examples.row_lengths <= most_t)
+
+    def redrawn(self, redraw: Redraw, epoch: int) -> SentenceBatches:
+        """The batches of an epoch that is drawn anew: of the same sentences, sorted alike, in rows of the same shape."""
+        examples = redraw(epoch, self.fits, self.stopped.is_set)
+        how = {"budget": self.budget, "limit": self.limit, "layout": self.layout, "row_width": self.row_width}
+        other = SentenceBatches(examples, seed=self.seed, **how)  # type: ignore[arg-type]
+        other.length_bins = self.length_bins
+        if self.layout == "packed":
+            other.shapes, other.rows_in_batch = self.shapes, self.rows_in_batch
+            other.batches_in_epoch = -(-len(other.packing.shape_of) // self.rows_in_batch)
+        return other
+
     def plan(self, epoch: int) -> SentencePlan:
         """An epoch: sentences of like length together, or packed rows, in a random order."""
+        if epoch and self.redraw is not None:
+            return self.redrawn(self.redraw, epoch).plan(epoch)
         if self.length_bins is not None:
             order, starts = cut_by_budget(self.source, self.target, self.budget, self.length_bins, self.seed, epoch)
             turn = epoch_order(len(starts) - 1, self.seed, epoch, Stream.BATCHES)

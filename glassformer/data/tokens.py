@@ -196,6 +196,28 @@ def check_range(tokens: np.ndarray, vocab_size: int | None) -> None:
         raise ValueError(f"token {wrong} does not belong to a vocabulary of {vocab_size}")
 
 
+class TokenSpool:
+    """Sequences in a file without a name, which goes with whoever reads it."""
+
+    def __init__(self, folder: Path, vocab_size: int | None) -> None:
+        self.vocab_size, self.dtype = vocab_size, np.dtype(dtype_for(vocab_size))
+        self.out = tempfile.TemporaryFile(dir=folder, buffering=BUFFER)  # noqa: SIM115 (closed by `read`, or with this)
+        self.offsets = [np.zeros(1, np.int64)]
+
+    def add(self, tokens: Int[np.ndarray, " m"], lengths: Int[np.ndarray, " n"]) -> None:
+        """Some more sequences, end to end."""
+        self.out.write(tokens.astype(self.dtype).tobytes())
+        self.offsets.append(np.cumsum(lengths, dtype=np.int64) + self.offsets[-1][-1])
+
+    def read(self) -> TokenFile:
+        """What was written, read from disk as it is needed."""
+        with self.out as out:
+            out.flush()
+            offsets = np.concatenate(self.offsets)
+            tokens = np.memmap(out, self.dtype, mode="r") if offsets[-1] else np.empty(0, self.dtype)
+        return TokenFile(tokens, offsets, self.vocab_size)
+
+
 class TokenWriter:
     """Writes one token file, some sequences at a time, as a `with` statement: the file is there when all has gone well."""
 

@@ -194,7 +194,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         # The same pair cut in another way is no other example, and one way is enough to measure by.
         once = replace(recipe, data=replace(recipe.data, segmentations=1))
         texts = prepare(once, run.path, characters)
-        recipe = complete_model(recipe, texts)
+        recipe = complete_model(once if recipe.data.drawn_each_epoch else recipe, texts)
         report = DataReport.read(run.path / "data")
         more = report is not None and report.cut_short
         parameters, non_embedding, fixed = fixed_memory(recipe)

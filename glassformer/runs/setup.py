@@ -21,6 +21,7 @@ from glassformer.accel.tuning import short_rows
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, recipe_batches
 from glassformer.data.encoding import open_files
+from glassformer.data.redraw import EpochDraws
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.comet import load_comet
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
@@ -194,7 +195,9 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
 
     def batches(split: str, how: str) -> Batches:
         files = open_files(recipe.data, split, run.path / "data")
-        return recipe_batches(replace(recipe, data=replace(recipe.data, workers=workers)), files, layout=how)
+        redraw = EpochDraws(recipe, run.path) if split == "train" and recipe.data.drawn_each_epoch else None
+        own = replace(recipe, data=replace(recipe.data, workers=workers))
+        return recipe_batches(own, files, layout=how, redraw=redraw)
 
     compiling = is_compiled(config, device)
     loss = make_loss(model, config, device, compiling=compiling)

@@ -112,6 +112,7 @@ def test_losses_in_float32(tmp_path: Path) -> None:
     [
         ("train.r_drop=1.0", "model.dropout=1e-13"),  # it asks for some
         ("train.lora_rank=2", "train.log_layers=true"),
+        ("data.tokenizer=bpe", "data.bpe_dropout=0.3", "data.segmentations=0", "train.steps=40"),
         ("train.shard=true", "train.r_drop=1.0", "model.dropout=1e-13", "model.share_layers=true"),
         ("train.shard=true", "train.lora_rank=2", "train.checkpoint_activations=true", "train.log_layers=true"),
         ("train.shard=true", "train.freeze=encoder.*", "model.tie_output=false", "train.average_last=2"),

@@ -178,7 +178,7 @@ def test_what_it_cannot_go_with_is_said_at_once(tmp_path: Path) -> None:
         {"bpe_dropout": 0.1, "task": "text"},
         {"both_ways": True, "separate_vocabularies": True},
         {"both_ways": True, "task": "text"},
-        {"segmentations": 0},
+        {"segmentations": -1},
     ):
         with pytest.raises(ConfigError):
             DataConfig(**wrong)  # type: ignore[arg-type]

@@ -85,6 +85,7 @@ def write_run(
     if file is not None:  # read as training data would be, split by the usual rule
         data = replace(model.recipe.data, train=str(file.resolve()), val_fraction=0.25)
         model = replace(model, recipe=replace(model.recipe, data=data))
+    made = staging.missing_parents(out)
     draft = staging.create_draft(out, model.recipe)
     try:
         if file is not None:
@@ -96,7 +97,7 @@ def write_run(
             prove(RunFolder(draft.path, in_the_making=True))
         draft.write_recipe(model.recipe, VERSION, draft.prepared_files())
     except BaseException:
-        staging.rollback(draft, out, None, keep_folder=draft.path == out)
+        staging.rollback(draft, out, None, made, keep_folder=draft.path == out)
         raise
     run, _unused = staging.commit(draft, out)
     return RunFolder(run.path)

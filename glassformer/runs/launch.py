@@ -156,6 +156,7 @@ def make_run(
     was_there = old is None and out.is_dir()
     if old is not None:
         held.enter_context(old.exclusive_lock())
+    made = staging.missing_parents(out)
     draft = staging.create_draft(out, recipe, None if start is None else start.facts())
     held.enter_context(draft.exclusive_lock())
     began = time.perf_counter()
@@ -172,7 +173,7 @@ def make_run(
         # Settings or data that cannot be: a folder that looks like a run would only be in the way. What a stop or a full
         # disk broke off can be gone on with.
         if (isinstance(error, UserError) and not stop.asked) or (old is not None and not old.prepared):
-            staging.rollback(draft, out, None, keep_folder=was_there)
+            staging.rollback(draft, out, None, made, keep_folder=was_there)
         else:
             staging.commit(draft, out)
         raise
@@ -183,7 +184,7 @@ def make_run(
         with stop.may_drop(), at_work(_("making the model and its batches"), line=False):
             session = make_session(run, run.recipe, run.tokenizers, stop)
     except UserError:
-        staging.rollback(run, out, aside, keep_folder=was_there)
+        staging.rollback(run, out, aside, made, keep_folder=was_there)
         raise
     session.clock.seconds["prepare"], session.clock.since = ready - began, ready
     return session

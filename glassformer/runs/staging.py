@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,14 +97,23 @@ def commit(draft: RunFolder, out: Path) -> tuple[RunFolder, Path | None]:
     return RunFolder(out), aside
 
 
-def rollback(run: RunFolder, out: Path, aside: Path | None, *, keep_folder: bool = False) -> None:
-    """A run that cannot start leaves nothing behind, and what it was to replace is back; so is an empty folder that was
-    there before."""
+def missing_parents(out: Path) -> list[Path]:
+    """The folders above a run that would be made with it, the nearest first."""
+    return [folder for folder in out.absolute().parents if not folder.exists()]
+
+
+def rollback(
+    run: RunFolder, out: Path, aside: Path | None, made: Sequence[Path] = (), *, keep_folder: bool = False
+) -> None:
+    """A run that cannot start leaves nothing behind, nor the folders above it that were `made` for it and hold nothing; what it
+    was to replace is back, and so is an empty folder that was there before."""
     with contextlib.suppress(OSError):
         run.discard(keep_folder=keep_folder)
         if aside is not None:
             os.rename(aside, out)
             (out / REPLACED).unlink(missing_ok=True)
+        for folder in made:
+            folder.rmdir()
 
 
 def adopt(out: Path) -> None:

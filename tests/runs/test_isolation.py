@@ -194,6 +194,15 @@ def test_a_name_is_never_a_path(name: str, run: RunFolder, tmp_path: Path) -> No
     assert [p.name for p in tmp_path.iterdir()] == ["mine.toml"]
 
 
+def test_a_run_that_cannot_start_leaves_no_folders_above_it(recipe: Path, tmp_path: Path) -> None:
+    """Unless they were there. Broken variants: `runs` is left behind, empty; an empty folder of somebody else's goes with it."""
+    (tmp_path / "theirs").mkdir()
+    for out in ("new/deep/run", "theirs/run"):
+        done = call("train", recipe, "data.train=missing.tsv", "--out", tmp_path / out)
+        assert done.returncode == 2, done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine.toml", "theirs"]
+
+
 def test_a_run_may_be_made_in_an_empty_folder_and_a_failure_leaves_it_empty(recipe: Path, tmp_path: Path) -> None:
     """As a mounted disk is: it cannot be renamed into place, and it stays where it is."""
     (tmp_path / "empty").mkdir()

@@ -132,6 +132,9 @@ class Batches(ABC):
     def in_order(self, budget: int | None = None, *, limit: int | None = None) -> Iterator[Batch]:
         """For evaluation: every example once (the first `limit`), in the order of the file, one a row, padded."""
 
+    def close(self) -> None:  # noqa: B027 (most hold nothing)
+        """Gives back what the making of batches holds."""
+
     @property
     def shape(self) -> tuple[int, int, int] | None:
         """Rows, source width and target width of every training batch; None where shapes come as they may."""
@@ -194,3 +197,4 @@ class Batches(ABC):
         finally:
             self.stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
+            self.close()

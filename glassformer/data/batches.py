@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.config import DataConfig, Recipe
 from glassformer.data.batch import Batch, Batches, EpochPlan, waste
 from glassformer.data.block_batches import BlockBatches
-from glassformer.data.examples import Classify, Examples, Pairs, Prompts, Tag
+from glassformer.data.examples import Classify, Examples, Tag, paired
 from glassformer.data.sentence_batches import Redraw, SentenceBatches
 from glassformer.data.span_batches import SpanBatches
 from glassformer.data.tokens import TokenFile
@@ -125,8 +125,7 @@ def examples_for(config: DataConfig, family: str, head: str, files: Mapping[str,
     """The examples of a task as rows and labels for this family of models."""
     check_task(config, family, head)
     if config.task == "pairs":
-        kind = Pairs if family == "transformer" else Prompts
-        return kind(token_file(files, "source"), token_file(files, "target"))
+        return paired(family, {name: token_file(files, name) for name in ("source", "target")})
     if config.task == "tag":
         return Tag(token_file(files, "text"), token_file(files, "labels"), closed=config.close_texts)
     classes = files["labels"]

@@ -20,10 +20,10 @@ from jaxtyping import Int
 
 from glassformer.config import DataConfig
 from glassformer.data.augment import Augmented
+from glassformer.data.examples import IGNORE
 from glassformer.data.files import Document
 from glassformer.data.tokens import TokenFile, TokenWriter
 from glassformer.errors import UserError
-from glassformer.nn.loss import IGNORE
 from glassformer.screen import Progress
 from glassformer.text.pre_tokenizer import end_to_end
 from glassformer.text.tokenizer import BOS, EOS, Tokenizer

@@ -13,6 +13,7 @@ bulk, end to end, because that is how they are laid into rows; where in a row th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -130,6 +131,11 @@ class Prompts(OneSided):
         labels = np.full(len(tokens), IGNORE, np.int64)
         labels[of_answer] = before(EOS, self.target, ids)
         return tokens, labels
+
+
+def paired(family: str, files: Mapping[str, TokenFile]) -> Pairs | Prompts:
+    """Pairs as a family of models learns them: as source and target, or (a decoder alone) as prompt and answer."""
+    return (Pairs if family == "transformer" else Prompts)(files["source"], files["target"])
 
 
 class Classify(OneSided):

@@ -10,10 +10,10 @@ padded  shapes as they come. One sentence a row, sorted by length, where that wa
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -74,8 +74,18 @@ def one_a_row(rows: Rows, lengths: Int[np.ndarray, " n"]) -> Rows:
     return Rows.padded(rows.tokens, lengths.tolist())
 
 
-Redraw = Callable[[int, Callable[[Examples], np.ndarray], Callable[[], bool]], Examples]
-"""From an epoch, what fits, and whether to give up, to the examples of that epoch."""
+class Redraw(Protocol):
+    """Makes the examples of later epochs (data/redraw.py)."""
+
+    def __call__(
+        self, epoch: int, most: Shape, shapes: Sequence[Shape], stopped: Callable[[], bool]
+    ) -> tuple[Examples, Packing | None]:
+        """Examples of at most so many tokens, and how they fill rows of these shapes, if there are any."""
+
+    def close(self) -> None:
+        """Gives back what it holds."""
+
+
 TIGHT = 0.045  # one sentence a row, as long as padding stays below this
 WELL_PACKED = 0.02  # a row shape is good enough below this
 SAMPLE = 2000  # sentences on which row shapes are tried
@@ -224,22 +234,26 @@ class SentenceBatches(Batches):
             return None
         return self.rows_in_batch, self.shapes[0].source, self.shapes[0].target
 
-    def fits(self, examples: Examples) -> np.ndarray:
-        """Whether each of some examples may be learned from in any epoch."""
-        row = self.shapes[0] if self.layout == "packed" else Shape(self.limit, self.limit)
-        most_s, most_t = min(row.source, self.limit), min(row.target, self.limit)
-        return (examples.source_lengths <= most_s) & (examples.row_lengths <= most_t)
-
     def redrawn(self, redraw: Redraw, epoch: int) -> SentenceBatches:
-        """The batches of an epoch that is drawn anew: of the same sentences, sorted alike, in rows of the same shape."""
-        examples = redraw(epoch, self.fits, self.stopped.is_set)
+        """The batches of an epoch that is drawn anew: of the same sentences, sorted alike, in rows of the same shapes."""
+        shapes = self.shapes if self.length_bins is None else []
+        widest = shapes[-1] if shapes else Shape(self.limit, self.limit)
+        most = Shape(min(widest.source, self.limit), min(widest.target, self.limit))
+        examples, packing = redraw(epoch, most, shapes, self.stopped.is_set)
         how = {"budget": self.budget, "limit": self.limit, "layout": self.layout, "row_width": self.row_width}
         other = SentenceBatches(examples, seed=self.seed, **how)  # type: ignore[arg-type]
         other.length_bins = self.length_bins
+        if packing is not None:
+            other.shapes, other.packing = self.shapes, packing
         if self.layout == "packed":
-            other.shapes, other.rows_in_batch = self.shapes, self.rows_in_batch
+            other.rows_in_batch = self.rows_in_batch
             other.batches_in_epoch = -(-len(other.packing.shape_of) // self.rows_in_batch)
         return other
+
+    def close(self) -> None:
+        """Nothing more is drawn."""
+        if self.redraw is not None:
+            self.redraw.close()
 
     def plan(self, epoch: int) -> SentencePlan:
         """An epoch: sentences of like length together, or packed rows, in a random order."""

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Int
@@ -197,25 +197,33 @@ def check_range(tokens: np.ndarray, vocab_size: int | None) -> None:
 
 
 class TokenSpool:
-    """Sequences in a file without a name, which goes with whoever reads it."""
+    """Sequences in an open file that needs no name: tokens, then where each begins."""
 
-    def __init__(self, folder: Path, vocab_size: int | None) -> None:
-        self.vocab_size, self.dtype = vocab_size, np.dtype(dtype_for(vocab_size))
-        self.out = tempfile.TemporaryFile(dir=folder, buffering=BUFFER)  # noqa: SIM115 (closed by `read`, or with this)
+    def __init__(self, out: IO[bytes], vocab_size: int | None) -> None:
+        self.out, self.vocab_size, self.dtype = out, vocab_size, np.dtype(dtype_for(vocab_size))
         self.offsets = [np.zeros(1, np.int64)]
 
     def add(self, tokens: Int[np.ndarray, " m"], lengths: Int[np.ndarray, " n"]) -> None:
         """Some more sequences, end to end."""
+        check_range(tokens, self.vocab_size)
         self.out.write(tokens.astype(self.dtype).tobytes())
         self.offsets.append(np.cumsum(lengths, dtype=np.int64) + self.offsets[-1][-1])
 
-    def read(self) -> TokenFile:
-        """What was written, read from disk as it is needed."""
-        with self.out as out:
-            out.flush()
-            offsets = np.concatenate(self.offsets)
-            tokens = np.memmap(out, self.dtype, mode="r") if offsets[-1] else np.empty(0, self.dtype)
-        return TokenFile(tokens, offsets, self.vocab_size)
+    def finish(self) -> tuple[int, int]:
+        """Makes the file complete: so many tokens, so many sequences."""
+        offsets = np.concatenate(self.offsets)
+        self.out.write(bytes(-self.out.tell() % 8))
+        self.out.write(offsets.tobytes())
+        self.out.flush()
+        return int(offsets[-1]), len(offsets) - 1
+
+    @staticmethod
+    def read(file: IO[bytes], total: int, count: int, vocab_size: int | None) -> TokenFile:
+        """What was written so, read from disk as it is needed."""
+        dtype = np.dtype(dtype_for(vocab_size))
+        tokens = np.memmap(file, dtype, "r", 0, (total,)) if total else np.empty(0, dtype)
+        begin = total * dtype.itemsize
+        return TokenFile(tokens, np.memmap(file, np.int64, "r", begin + -begin % 8, (count + 1,)), vocab_size)
 
 
 class TokenWriter:

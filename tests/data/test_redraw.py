@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
+import signal
+import tempfile
 from concurrent.futures import CancelledError
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,9 @@ import pytest
 from glassformer.config import Recipe
 from glassformer.data.batches import SentenceBatches, recipe_batches
 from glassformer.data.encoding import open_files
+from glassformer.data.packing import Shape
 from glassformer.data.prepare import prepare
-from glassformer.data.redraw import EpochDraws
+from glassformer.data.redraw import DrawRequest, EpochDraws
 from glassformer.data.stream import Position
 from glassformer.errors import UserError
 from glassformer.text.tokenizers import Tokenizers
@@ -148,14 +152,44 @@ def test_augmented_pairs_are_changed_otherwise_each_epoch(tmp_path: Path) -> Non
 
 def test_drawing_is_given_up_where_nobody_waits_and_a_text_of_something_else_is_refused(tmp_path: Path) -> None:
     recipe = prepared(tmp_path / "run")
-    batches = batches_of(recipe, tmp_path / "run")
     with pytest.raises(CancelledError):
-        EpochDraws(recipe, tmp_path / "run")(1, batches.fits, lambda: True)
+        EpochDraws(recipe, tmp_path / "run")(1, Shape(200, 200), [], lambda: True)
     prepared(tmp_path / "other", both_ways=True)
     for name in ("train.source.tokens", "train.target.tokens"):
         (tmp_path / "other" / "data" / name).replace(tmp_path / "run" / "data" / name)
     with pytest.raises(UserError, match="not of the same examples"):
-        EpochDraws(recipe, tmp_path / "run")(1, batches.fits, lambda: False)
+        EpochDraws(recipe, tmp_path / "run")(1, Shape(200, 200), [], lambda: False)
+
+
+def test_the_process_that_draws_may_be_killed_and_is_gone_with_the_stream(tmp_path: Path) -> None:
+    """Killed between two epochs it is started again; killed while it is waited for, that is said. Broken variants: a training
+    that waits for ever, or ends for nothing; processes that are left behind."""
+    recipe = prepared(tmp_path / "run")
+    whole = list(itertools.islice(batches_of(recipe, tmp_path / "run").starting_at(), 50))
+    batches = batches_of(recipe, tmp_path / "run")
+    draws, stream, killed = batches.redraw, batches.starting_at(), set()
+    assert isinstance(draws, EpochDraws)
+    for (expected, after), (batch, then) in zip(whole, stream, strict=False):
+        assert same(expected, batch) and after == then
+        if after.index == 1 and draws.process is not None:
+            killed.add(draws.process.pid)
+            draws.process.kill()
+    process = draws.process
+    stream.close()
+    assert len(killed) > 2 and draws.process is None and process is not None and process.poll() is not None
+
+    def kill() -> bool:
+        assert draws.process is not None
+        draws.process.kill()
+        return False
+
+    request = DrawRequest(recipe.to_dict(), str(tmp_path / "run"), 1, Shape(200, 200), ())
+    draws.begin()
+    assert draws.process is not None
+    draws.process.send_signal(signal.SIGSTOP)
+    with ExitStack() as held, pytest.raises(UserError, match="has ended"):
+        draws.ask(request, [held.enter_context(tempfile.TemporaryFile()) for _ in range(3)], kill)
+    draws.close()
 
 
 @pytest.mark.slow

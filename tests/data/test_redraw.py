@@ -174,9 +174,14 @@ def test_the_process_that_draws_may_be_killed_and_is_gone_with_the_stream(tmp_pa
         if after.index == 1 and draws.process is not None:
             killed.add(draws.process.pid)
             draws.process.kill()
+    batches.planned(then.epoch + 1)  # whoever draws it; now nothing is being drawn
+    assert len(killed) > 2 and draws.process is not None
+    draws.process.kill()
+    draws.process.wait()
+    batches.plan(then.epoch + 2)
     process = draws.process
     stream.close()
-    assert len(killed) > 2 and draws.process is None and process is not None and process.poll() is not None
+    assert draws.process is None and process.poll() is not None
 
     def kill() -> bool:
         assert draws.process is not None

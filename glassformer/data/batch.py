@@ -11,7 +11,7 @@ import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -25,6 +25,9 @@ from glassformer.data.stream import Position
 from glassformer.nn.rows import Rows
 
 START = Position(0, 0)
+
+BatchStream = Generator[tuple["Batch", Position], None, None]
+"""Batches without end, each with the position after it."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +123,8 @@ class Batches(ABC):
     def __init__(self, *, seed: int, workers: int = 0) -> None:
         self.seed, self.workers = seed, workers
         self.plans: dict[int, EpochPlan] = {}
+        self.lengths: dict[int, int] = {}  # of every epoch that has been planned
         self.planning = threading.Lock()
-        self.stopped = threading.Event()
-        """Nobody waits for batches any more: what is being planned ahead may be given up."""
 
     @abstractmethod
     def plan(self, epoch: int) -> EpochPlan:
@@ -135,54 +137,64 @@ class Batches(ABC):
     def close(self) -> None:  # noqa: B027 (most hold nothing)
         """Gives back what the making of batches holds."""
 
+    def is_ready(self, epoch: int) -> bool:
+        """Whether an epoch can be planned without waiting; what has to be waited for is begun."""
+        return True
+
     @property
     def shape(self) -> tuple[int, int, int] | None:
         """Rows, source width and target width of every training batch; None where shapes come as they may."""
         return None
 
     def planned(self, epoch: int) -> EpochPlan:
-        """The plan of an epoch, remembered together with that of the epoch before."""
+        """The plan of an epoch, remembered together with those of its neighbours."""
         if (known := self.plans.get(epoch)) is not None:
             return known
         with self.planning:
             if epoch not in self.plans:
-                self.plans = {e: p for e, p in self.plans.items() if e == epoch - 1} | {epoch: self.plan(epoch)}
+                near = {e: p for e, p in self.plans.items() if abs(e - epoch) == 1}
+                self.plans = near | {epoch: self.plan(epoch)}
+                self.lengths[epoch] = len(self.plans[epoch])
             return self.plans[epoch]
 
     def epoch_length(self, epoch: int = 0) -> int:
         """Batches in this epoch."""
-        return len(self.planned(epoch))
+        if epoch not in self.lengths:
+            self.planned(epoch)
+        return self.lengths[epoch]
 
-    def starting_at(self, position: Position = START) -> Iterator[tuple[Batch, Position]]:
+    def starting_at(self, position: Position = START) -> BatchStream:
         """The batches from `position` on, each with the position after it."""
-        if self.workers:
-            yield from self.ahead(position)
-        else:
+        try:
+            if self.workers:
+                yield from self.ahead(position)
             for epoch, number, following in self.itinerary(position):
                 yield self.planned(epoch).build(number), following
+        finally:
+            self.close()
 
     def itinerary(self, position: Position) -> Iterator[tuple[int, int, Position]]:
         """From a position on: epoch and number of each batch, and the position after it."""
         index = position.index
         for epoch in itertools.count(position.epoch):
             end = len(self.planned(epoch))
+            self.is_ready(epoch + 1)
             for number in range(index, end):
                 yield epoch, number, Position(epoch, number + 1) if number + 1 < end else Position(epoch + 1, 0)
             index = 0
 
-    def ahead(self, position: Position) -> Iterator[tuple[Batch, Position]]:
+    def ahead(self, position: Position) -> BatchStream:
         """The same, made by background threads: a batch follows from its number, no matter who makes it."""
         itinerary = self.itinerary(position)
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="batches")
         pending: deque[tuple[Future[Batch], Position]] = deque()
-        latest = -1
-        self.stopped.clear()
+        latest = -1  # the epoch after which the next one is being planned
 
         def submit() -> None:
             nonlocal latest
             epoch, number, following = next(itinerary)
             pending.append((pool.submit(self.planned(epoch).build, number), following))
-            if epoch != latest:
+            if epoch != latest and self.is_ready(epoch + 1):
                 latest = epoch
                 pool.submit(self.planned, epoch + 1)
 
@@ -195,6 +207,5 @@ class Batches(ABC):
                 submit()
                 yield batch, following
         finally:
-            self.stopped.set()
+            self.close()  # so that no thread waits for what it held
             pool.shutdown(wait=True, cancel_futures=True)
-            self.close()

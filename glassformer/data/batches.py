@@ -103,7 +103,7 @@ def make_batches(
         layout=layout,
         seed=seed,
         row_width=config.row_width,
-        workers=max(config.workers or 0, 2) if redraw else config.workers or 0,  # one makes batches, another draws
+        workers=config.workers or 0,
         redraw=redraw,
     )
     if training:

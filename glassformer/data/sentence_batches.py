@@ -77,9 +77,10 @@ def one_a_row(rows: Rows, lengths: Int[np.ndarray, " n"]) -> Rows:
 class Redraw(Protocol):
     """Makes the examples of later epochs (data/redraw.py)."""
 
-    def __call__(
-        self, epoch: int, most: Shape, shapes: Sequence[Shape], stopped: Callable[[], bool]
-    ) -> tuple[Examples, Packing | None]:
+    def begin(self, epoch: int, most: Shape, shapes: Sequence[Shape]) -> bool:
+        """Begins to make them, and says whether they are made."""
+
+    def __call__(self, epoch: int, most: Shape, shapes: Sequence[Shape]) -> tuple[Examples, Packing | None]:
         """Examples of at most so many tokens, and how they fill rows of these shapes, if there are any."""
 
     def close(self) -> None:
@@ -234,12 +235,20 @@ class SentenceBatches(Batches):
             return None
         return self.rows_in_batch, self.shapes[0].source, self.shapes[0].target
 
-    def redrawn(self, redraw: Redraw, epoch: int) -> SentenceBatches:
-        """The batches of an epoch that is drawn anew: of the same sentences, sorted alike, in rows of the same shapes."""
+    @cached_property
+    def room(self) -> tuple[Shape, list[Shape]]:
+        """How long an example of a later epoch may be, and the shapes of the rows that are packed."""
         shapes = self.shapes if self.length_bins is None else []
         widest = shapes[-1] if shapes else Shape(self.limit, self.limit)
-        most = Shape(min(widest.source, self.limit), min(widest.target, self.limit))
-        examples, packing = redraw(epoch, most, shapes, self.stopped.is_set)
+        return Shape(min(widest.source, self.limit), min(widest.target, self.limit)), shapes
+
+    def is_ready(self, epoch: int) -> bool:
+        """As `Batches.is_ready`: one that is drawn anew is begun with."""
+        return self.redraw is None or epoch == 0 or self.redraw.begin(epoch, *self.room)
+
+    def redrawn(self, redraw: Redraw, epoch: int) -> SentenceBatches:
+        """The batches of an epoch that is drawn anew: of the same sentences, sorted alike, in rows of the same shapes."""
+        examples, packing = redraw(epoch, *self.room)
         how = {"budget": self.budget, "limit": self.limit, "layout": self.layout, "row_width": self.row_width}
         other = SentenceBatches(examples, seed=self.seed, **how)  # type: ignore[arg-type]
         other.length_bins = self.length_bins

@@ -107,7 +107,7 @@ def tokens_an_epoch(batches: Batches) -> int:
 
 def steps_an_epoch(session: Session) -> float:
     """Updates until every example has been seen once."""
-    return max(1.0, session.trainer.batches.epoch_length())
+    return max(1.0, session.trainer.batches.epoch_length(session.trainer.progress.epoch))
 
 
 def metric_in_words(session: Session) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,6 @@ def shorten(text: str, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-MOST = 1 << 53  # of anything that is counted
-
-
 @dataclass(frozen=True)
 class SavedState:
     """What the state of a checkpoint must hold for training to go on from it; see `Progress` for what it means."""
@@ -82,7 +79,7 @@ def check_state(state: dict[str, Any], folder: Path) -> None:
     """Damaged in a sentence where a state has another shape."""
     saved = structured.convert(state, SavedState, str(folder / checkpoint.STATE))
     counts = {n: v for n, v in vars(saved).items() if isinstance(v, int)}
-    if strange := [name for name, count in counts.items() if not 0 <= count < MOST]:
+    if strange := [name for name, count in counts.items() if not 0 <= count < 1 << 53]:
         raise checkpoint.Damaged(_("{folder} cannot be used: {name} in its state is no count", folder, strange[0]))
 
 
@@ -324,12 +321,12 @@ class Session:
     def train(self) -> None:
         """Step after step until it is over, with validations and checkpoints on the way."""
         self.trainer.model.train()
-        with self.all_at_the_end(), self.screen, self.writer:
+        with self.all_at_the_end(), closing(self.trainer), self.screen, self.writer:
             self.after_step()  # a run that stopped before a validation owes it
             if not self.over:
                 self.first_step()
             while not self.over:
-                self.trainer.step()
+                self.step()
                 self.after_step()
             self.screen.at(self.trainer.progress.step)
             with self.clock.during("save"):
@@ -340,6 +337,14 @@ class Session:
         self.processes.wait()
         self.log.write({"step": self.trainer.progress.step, "seconds": self.clock.record()})
 
+    def step(self) -> None:
+        """One step; where a stop is asked for while its epoch is still being drawn, none, but what is due."""
+        try:
+            self.trainer.step()
+        except Stopped:
+            self.after_step()
+            raise
+
     def first_step(self) -> None:
         """The step that everything is made for, compiled code above all."""
         began = time.perf_counter()
@@ -348,7 +353,7 @@ class Session:
                 _("compiling the step, which takes a minute or two where nothing is kept from an earlier run here")
             )
         with at_work(_("compiling"), line=False) if self.compiles else nullcontext():
-            self.trainer.step()
+            self.step()
         self.clock.begin("steps")
         if self.compiles:
             self.screen.on_message(

@@ -179,7 +179,7 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
     """Everything a training needs, ready for its first step (or for a checkpoint to be restored into)."""
     config = recipe.train
     check_metric(recipe)
-    processes = current()
+    processes, stop = current(), stop or StopRequest()
     device = processes.device(pick_device(config))
     set_up(config, device)
     if config.comet is not None and recipe.data.task == "pairs" and processes.rank == 0:
@@ -195,7 +195,10 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
 
     def batches(split: str, how: str) -> Batches:
         files = open_files(recipe.data, split, run.path / "data")
-        redraw = EpochDraws(recipe, run.path) if split == "train" and recipe.data.drawn_each_epoch else None
+        drawn = split == "train" and recipe.data.drawn_each_epoch
+        # One of several processes does not stop by itself in the middle of a step, where the others would wait for it.
+        meanwhile = stop.check if processes.size == 1 else lambda: None
+        redraw = EpochDraws(recipe, run.path, meanwhile) if drawn else None
         own = replace(recipe, data=replace(recipe.data, workers=workers))
         return recipe_batches(own, files, layout=how, redraw=redraw)
 
@@ -235,6 +238,6 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
         batches("val", "padded"),
         log,
         screen,
-        stop if stop else StopRequest(),
+        stop,
         compiles=compiling,
     )

@@ -60,6 +60,11 @@ class StopRequest:
             self.droppable = False
             raise Stopped
 
+    def check(self) -> None:
+        """Stops here where a stop was asked for."""
+        if self.asked:
+            raise Stopped
+
     def listening(self) -> AbstractContextManager[None]:
         """Inside, SIGINT and SIGTERM ask for a stop."""
         return handled_by(self.handler, ASKS)
@@ -68,8 +73,7 @@ class StopRequest:
     def may_drop(self) -> Iterator[None]:
         """What is done inside ends where it stands when a stop is asked for. The handler's exception may come up inside a
         library that turns it into another one, or loses it; a stop that was asked for is one all the same."""
-        if self.asked:
-            raise Stopped
+        self.check()
         self.droppable = True
         try:
             yield
@@ -78,5 +82,4 @@ class StopRequest:
                 raise
         finally:
             self.droppable = False
-        if self.asked:
-            raise Stopped
+        self.check()

@@ -28,7 +28,7 @@ logging interval. On a CPU it is told at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -37,6 +37,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
+from glassformer.data.batch import BatchStream
 from glassformer.data.batches import Batch, Batches
 from glassformer.data.stream import Position
 from glassformer.errors import UserError
@@ -86,7 +87,7 @@ class Trainer:
         self.callbacks, self.device, self.autocast = callbacks, device, autocast
         self.progress = TrainerState()
         self.ema = {n: t.clone() for n, t in model_tensors(model).items()} if config.ema is not None else None
-        self.stream: Iterator[tuple[Batch, Position]] | None = None
+        self.stream: BatchStream | None = None
         self.pending: list[tuple[StepReport, Position, tuple[int, ...], Tensor]] = []
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.layers = layers_of(model.named_parameters()) if config.log_layers else {}
@@ -105,6 +106,13 @@ class Trainer:
         batch, after = next(self.stream)
         self.progress.epoch, self.progress.index = after.epoch, after.index
         return batch
+
+    def close(self) -> None:
+        """No batches are made ahead any more."""
+        if self.stream is not None:
+            self.stream.close()
+        self.stream = None
+        self.batches.close()
 
     def gradients(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
         """Leaves the gradients of the step in the parameters; returns the summed loss."""
@@ -343,7 +351,7 @@ class Trainer:
             torch.cuda.set_rng_state(training["random/cuda"])
         known = TrainerState.__dataclass_fields__
         self.progress = TrainerState(**{k: v for k, v in state.items() if k in known})
-        self.stream = None
+        self.close()
         self.rescale_position(state.get("epoch_batches"))
 
     def rescale_position(self, batches_then: int | None) -> None:

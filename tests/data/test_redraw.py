@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 import signal
-import tempfile
-from concurrent.futures import CancelledError
-from contextlib import ExitStack
+import subprocess
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
+import glassformer
 from glassformer.config import Recipe
+from glassformer.data import redraw
 from glassformer.data.batches import SentenceBatches, recipe_batches
 from glassformer.data.encoding import open_files
 from glassformer.data.packing import Shape
 from glassformer.data.prepare import prepare
-from glassformer.data.redraw import DrawRequest, EpochDraws
+from glassformer.data.redraw import EpochDraws
 from glassformer.data.stream import Position
 from glassformer.errors import UserError
+from glassformer.runs.overview import steps_an_epoch
+from glassformer.runs.stop import STOPPED, Stopped, StopRequest
 from glassformer.text.tokenizers import Tokenizers
 from tests.faults.processes import Runner, differences, everything
 from tests.read_batches import same, unpack
@@ -57,8 +64,17 @@ def prepared(folder: Path, **data: Any) -> Recipe:
     return recipe
 
 
-def batches_of(recipe: Recipe, folder: Path, layout: Any = "padded") -> SentenceBatches:
+def begun_with(code: str) -> str:
+    """What a process that draws begins with, and this beside it."""
+    return redraw.BEGIN.replace("; answer_on", f"; from glassformer.data import redraw; exec({code!r}); answer_on")
+
+
+SLOW = begun_with("import time; redraw.draw = lambda *asked: time.sleep(1000)")
+
+
+def batches_of(recipe: Recipe, folder: Path, layout: Any = "padded", workers: int = 0) -> SentenceBatches:
     files = open_files(recipe.data, "train", folder / "data")
+    recipe = replace(recipe, data=replace(recipe.data, workers=workers))
     made = recipe_batches(recipe, files, layout=layout, redraw=EpochDraws(recipe, folder))
     assert isinstance(made, SentenceBatches)
     return made
@@ -107,13 +123,15 @@ def test_each_epoch_has_the_same_pairs_in_other_pieces(layout: str, more: dict[s
 
 
 def test_a_stream_is_the_same_wherever_it_begins_and_whoever_draws(tmp_path: Path) -> None:
-    """Broken variants: draws that follow from those before; an epoch that is drawn again on the way."""
+    """Broken variant: draws that follow from those before."""
     recipe = prepared(tmp_path / "run")
     whole = list(itertools.islice(batches_of(recipe, tmp_path / "run").starting_at(), 60))
     assert whole[-1][1].epoch > 2
-    for number in (0, 7, 23, 41):
+    for number, workers in ((0, 2), (7, 0), (23, 2), (41, 3)):
         position = whole[number][1]
-        again = batches_of(recipe, tmp_path / "run").starting_at(Position(position.epoch, position.index))
+        again = batches_of(recipe, tmp_path / "run", workers=workers).starting_at(
+            Position(position.epoch, position.index)
+        )
         for (batch, after), (other, then) in zip(whole[number + 1 :], again, strict=False):
             assert same(batch, other) and after == then
         again.close()
@@ -150,58 +168,188 @@ def test_augmented_pairs_are_changed_otherwise_each_epoch(tmp_path: Path) -> Non
     assert found[0] != found[1] != found[2] != found[0]
 
 
-def test_drawing_is_given_up_where_nobody_waits_and_a_text_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_each_epoch_is_drawn_once_and_while_the_one_before_it_is_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a run goes on in a later one. Broken variants: the overview, which asks for the first epoch's length, and a
+    checkpoint, which asks for that of an epoch that was left batches ago, throw away what is drawn; drawn when it is needed."""
     recipe = prepared(tmp_path / "run")
-    with pytest.raises(CancelledError):
-        EpochDraws(recipe, tmp_path / "run")(1, Shape(200, 200), [], lambda: True)
-    prepared(tmp_path / "other", both_ways=True)
-    for name in ("train.source.tokens", "train.target.tokens"):
-        (tmp_path / "other" / "data" / name).replace(tmp_path / "run" / "data" / name)
-    with pytest.raises(UserError, match="not of the same examples"):
-        EpochDraws(recipe, tmp_path / "run")(1, Shape(200, 200), [], lambda: False)
+    asked: list[int] = []
+    real = EpochDraws.ask
+    monkeypatch.setattr(EpochDraws, "ask", lambda self, wanted: (asked.append(wanted[0]), real(self, wanted)))
+    for workers in (0, 2):
+        batches = batches_of(recipe, tmp_path / "run", workers=workers)
+        length = batches.epoch_length(2)
+        trainer = SimpleNamespace(batches=batches, progress=SimpleNamespace(epoch=2))
+        assert steps_an_epoch(SimpleNamespace(trainer=trainer)) == length  # type: ignore[arg-type]
+        stream = batches.starting_at(Position(2, 3))
+        epochs = []
+        for _batch, after in itertools.islice(stream, 3 * length):
+            epochs.append(after.epoch)
+            batches.epoch_length(max(2, after.epoch - 1))
+            assert max(asked) > after.epoch or not after.index
+        assert epochs[-1] >= 4 and asked == sorted(set(asked)) and asked[0] == 2
+        stream.close()
+        asked.clear()
 
 
-def test_the_process_that_draws_may_be_killed_and_is_gone_with_the_stream(tmp_path: Path) -> None:
-    """Killed between two epochs it is started again; killed while it is waited for, that is said. Broken variants: a training
-    that waits for ever, or ends for nothing; processes that are left behind."""
+def test_waiting_ends_where_nobody_waits_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what `meanwhile` raises, or because another thread closes. Broken variant: both wait for the draw."""
+    recipe = prepared(tmp_path / "run")
+    monkeypatch.setattr(redraw, "BEGIN", SLOW)
+    stop = StopRequest()
+    stop.asked = True
+    with pytest.raises(Stopped):
+        EpochDraws(recipe, tmp_path / "run", stop.check)(1, Shape(200, 200), [])
+    draws = EpochDraws(recipe, tmp_path / "run")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(draws, 1, Shape(200, 200), [])
+        while not draws.files:
+            time.sleep(0.01)
+        draws.close()
+        with pytest.raises(CancelledError):
+            waiting.result(60)
+    batches = batches_of(recipe, tmp_path / "run", workers=2)
+    stream = batches.starting_at()
+    next(stream)
+    stream.close()
+    assert isinstance(batches.redraw, EpochDraws) and batches.redraw.process is None
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_process_that_draws_may_be_killed_and_is_gone_with_the_stream(workers: int, tmp_path: Path) -> None:
+    """Whenever it is killed it is started again, but not for ever. Broken variants: a training that waits for ever, or ends for
+    nothing; processes that are left behind."""
     recipe = prepared(tmp_path / "run")
     whole = list(itertools.islice(batches_of(recipe, tmp_path / "run").starting_at(), 50))
-    batches = batches_of(recipe, tmp_path / "run")
+    batches = batches_of(recipe, tmp_path / "run", workers=workers)
     draws, stream, killed = batches.redraw, batches.starting_at(), set()
     assert isinstance(draws, EpochDraws)
     for (expected, after), (batch, then) in zip(whole, stream, strict=False):
         assert same(expected, batch) and after == then
-        if after.index == 1 and draws.process is not None:
-            killed.add(draws.process.pid)
-            draws.process.kill()
-    batches.planned(then.epoch + 1)  # whoever draws it; now nothing is being drawn
-    assert len(killed) > 2 and draws.process is not None
-    draws.process.kill()
-    draws.process.wait()
-    batches.plan(then.epoch + 2)
+        if after.index == 1 and (process := draws.process) is not None:
+            killed.add(process.pid)
+            process.kill()
+    assert len(killed) > 2
     process = draws.process
     stream.close()
-    assert draws.process is None and process.poll() is not None
+    assert process is not None and draws.process is None and process.poll() is not None
 
-    def kill() -> bool:
+    def kill() -> None:
         assert draws.process is not None
         draws.process.kill()
-        return False
 
-    request = DrawRequest(recipe.to_dict(), str(tmp_path / "run"), 1, Shape(200, 200), ())
-    draws.begin()
-    assert draws.process is not None
-    draws.process.send_signal(signal.SIGSTOP)
-    with ExitStack() as held, pytest.raises(UserError, match="has ended"):
-        draws.ask(request, [held.enter_context(tempfile.TemporaryFile()) for _ in range(3)], kill)
+    draws.meanwhile = kill
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redraw, "BEGIN", SLOW)
+        with pytest.raises(UserError, match="has ended"):
+            draws(1, Shape(200, 200), [])
+    draws.meanwhile = lambda: None
+    assert draws(1, Shape(200, 200), [])[1] is None
     draws.close()
+
+
+def test_it_ends_as_soon_as_nobody_is_there_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the training went, and though a signal to all processes of a training does not end it. Broken variants: one that
+    draws on to the end of its epoch; one that the signal takes away while it is waited for."""
+    recipe = prepared(tmp_path / "run")
+    monkeypatch.setattr(redraw, "BEGIN", SLOW)
+    draws = EpochDraws(recipe, tmp_path / "run")
+    draws.begin(1, Shape(200, 200), [])
+    process, line = draws.process, draws.line
+    assert process is not None and line is not None
+    time.sleep(2)
+    process.terminate()
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1)
+    line.close()
+    assert process.wait(60) == 0
+
+
+def test_a_run_that_is_moved_is_followed(tmp_path: Path) -> None:
+    """And another one in its place is not read. Broken variant: a folder that is known by its name."""
+    recipe = prepared(tmp_path / "run")
+    whole = list(itertools.islice(batches_of(recipe, tmp_path / "run").starting_at(), 60))
+    stream = batches_of(recipe, tmp_path / "run").starting_at()
+    for (expected, after), (batch, then) in zip(whole, stream, strict=False):
+        assert same(expected, batch) and after == then
+        if after == Position(1, 1):
+            (tmp_path / "run").rename(tmp_path / "moved")
+            prepared(tmp_path / "run", both_ways=True)
+        if after == Position(2, 1):
+            (tmp_path / "moved").rename(tmp_path / "again")
+    stream.close()
+
+
+def test_what_goes_wrong_is_said_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of a trace in between and a sentence about a process. Broken variants: the other process dies of it; files of the
+    folder that one trains in are taken for modules."""
+    recipe = prepared(tmp_path / "run")
+    for code, kind, said in (
+        ("def full(*asked): raise OSError(28, 'No space left')\nredraw.draw = full", OSError, "No space left.*run"),
+        ("redraw.draw = None", RuntimeError, "not callable"),
+    ):
+        monkeypatch.setattr(redraw, "BEGIN", begun_with(code))
+        with pytest.raises(kind, match=said):
+            EpochDraws(recipe, tmp_path / "run")(1, Shape(200, 200), [])
+        monkeypatch.undo()
+    for name in ("json", "random", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('somebody else's')")
+    monkeypatch.chdir(tmp_path)
+    assert EpochDraws(recipe, tmp_path / "run")(1, Shape(200, 200), [])[1] is None
+    prepared(tmp_path / "other", both_ways=True)
+    for name in ("train.source.tokens", "train.target.tokens"):
+        (tmp_path / "other" / "data" / name).replace(tmp_path / "run" / "data" / name)
+    with pytest.raises(UserError, match="not of the same examples"):
+        EpochDraws(recipe, tmp_path / "run")(1, Shape(200, 200), [])
+
+
+def test_nothing_of_it_is_left_after_a_training(tmp_path: Path) -> None:
+    """In a notebook, too, where nobody knows when garbage is collected. Broken variant: it is there as long as the session."""
+    gc.disable()
+    try:
+        model = glassformer.train(
+            "copy",
+            out=tmp_path / "run",
+            quiet=True,
+            model={"n_layer": 1, "n_embd": 16, "n_head": 2, "n_hidden": 32},
+            data={"tokenizer": "bpe", "size": 200, "batch_tokens": 64, **DRAWN},
+            train={"steps": 3, "validate_every": 3, "validate_examples": 0, "metric": "loss", "device": "cpu"},
+        )
+        children = [child.cmdline() for child in psutil.Process().children()]
+    finally:
+        gc.enable()
+    assert model and not [line for line in children if redraw.BEGIN in line]
+
+
+RUN = ["data.tokenizer=bpe", "data.bpe_dropout=0.3", "data.segmentations=0"]
+
+
+@pytest.mark.slow
+def test_a_training_waits_for_no_draw_that_it_does_not_need(tmp_path: Path) -> None:
+    """Neither at its end nor when it is to stop, and it goes on from there as if it had never stopped. Broken variants: the
+    process ends when the draw does; a stop that is heard when the step is over."""
+    straight, stopped = (Runner(tmp_path / name, [*RUN, "train.steps=60"]) for name in ("straight", "stopped"))
+    assert straight.train().code == 0
+    slow = {"draws": SLOW}
+    short = Runner(tmp_path / "short", [*RUN, "train.steps=3"])
+    assert short.train(slow).code == 0
+    running, seen = stopped.begin(slow), -1
+    while seen < 1 or stopped.logged_steps() > seen:  # until it waits for the second epoch
+        seen = stopped.logged_steps()
+        time.sleep(1)
+    assert seen < 60
+    running.signal(signal.SIGINT)
+    ended = running.wait()
+    assert ended.code == STOPPED and stopped.run.checkpoints.steps()[-1] == seen, ended.said
+    assert stopped.resume().code == 0
+    assert differences(everything(straight.run), everything(stopped.run)) == []
 
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_in_the_draws_of_its_epoch(tmp_path: Path) -> None:
     """To the bit, and draws leave no file behind. Broken variant: an epoch counted from the resumption."""
-    settings = ["data.tokenizer=bpe", "data.bpe_dropout=0.3", "data.segmentations=0", "train.steps=60"]
-    straight, killed = (Runner(tmp_path / name, settings) for name in ("straight", "killed"))
+    straight, killed = (Runner(tmp_path / name, [*RUN, "train.steps=60"]) for name in ("straight", "killed"))
     assert straight.train().code == 0
     for step in (32, 25):
         (killed.resume if killed.folder.exists() else killed.train)({"at": "step", "nth": step, "do": "kill"})

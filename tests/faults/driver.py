@@ -11,6 +11,7 @@ limits, or gets an error from a system call. What is arranged is only the moment
     {"file_size": 20000}                                  no file may grow beyond this (a disk that is full, for one file)
     {"handles": 4}                                        so many files more may be open than are at the start
     {"read_only": "folder"}                               nothing under it can be made, changed or removed
+    {"draws": "code"}                                     what the process that draws later epochs begins with
     {"spy": "file"}                                       a line for each step: SHA-256 of weights, optimizer and average
     {"examples": "file"}                                  a line for each micro-batch: the examples it learned from
     {"double": true}                                      all numbers in float64
@@ -59,6 +60,7 @@ import glassformer.cli
 import glassformer.runs.launch
 import glassformer.text.extension
 from glassformer.cli.main import main
+from glassformer.data import redraw
 from glassformer.data.stream import Position
 from glassformer.files import durable
 from glassformer.runs import checkpoint, curves, session, setup
@@ -344,6 +346,8 @@ def drive(arguments: list[str], root: str, output: str, faults: list[dict[str, A
             arrange_few_handles(fault["handles"])
         elif "read_only" in fault:
             arrange_read_only(fault["read_only"])
+        elif "draws" in fault:
+            redraw.BEGIN = fault["draws"]
         elif "spy" in fault:
             arrange_spy(fault["spy"])
         elif "examples" in fault:

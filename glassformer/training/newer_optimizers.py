@@ -7,13 +7,29 @@ device. Tests hold each to its published package.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 FREQUENCY = 10  # steps between two updates of SOAP's bases, as in the paper
+AT_ONCE = 1 << 22  # numbers that are worked on together: few operations, and little memory beside the weights
+
+
+def portions(items: list[Any], size: Callable[[Any], int]) -> Iterator[list[Any]]:
+    """Items that follow each other and have together at most AT_ONCE numbers, or a single one.
+
+    >>> list(portions([1, 2, 3, 4], lambda n: n * AT_ONCE // 4))
+    [[1, 2], [3], [4]]
+    """
+    begin = total = 0
+    for end, item in enumerate(items):
+        if end > begin and total + size(item) > AT_ONCE:
+            yield items[begin:end]
+            begin, total = end, 0
+        total += size(item)
+    yield items[begin:]
 
 
 class SOAP(torch.optim.Optimizer):
@@ -40,13 +56,15 @@ class SOAP(torch.optim.Optimizer):
                     alike.setdefault((parameter.shape, int(self.state[parameter].get("step", -1))), []).append(
                         parameter
                     )
-            for (_shape, step), matrices in alike.items():
-                grads = torch.stack([matrix.grad for matrix in matrices])  # type: ignore[misc]
-                states = [self.state[matrix] for matrix in matrices]
-                if step < 0:
-                    self.begin(grads, states, group)
-                else:
-                    self.update(matrices, grads, states, step + 1, group)
+            for (shape, step), same in alike.items():
+                numbers = 3 * shape.numel() + 2 * sum(n * n for n in shape)
+                for matrices in portions(same, lambda _matrix, numbers=numbers: numbers):  # type: ignore[misc]
+                    grads = torch.stack([matrix.grad for matrix in matrices])
+                    states = [self.state[matrix] for matrix in matrices]
+                    if step < 0:
+                        self.begin(grads, states, group)
+                    else:
+                        self.update(matrices, grads, states, step + 1, group)
 
     @staticmethod
     def begin(grads: Tensor, states: list[dict[str, Any]], group: dict[str, Any]) -> None:
@@ -129,32 +147,37 @@ class ScheduleFree(torch.optim.Optimizer):
                 self.state[y].update(z=y.detach().clone(), exp_avg_sq=torch.zeros_like(y), **counters)
 
     def update(self, ys: list[Any], states: list[dict[str, Any]], group: dict[str, Any]) -> None:
-        """One update of a group's parameters together: few kernels in place of twenty for each. A step that is refused has a rate
-        and a share of nothing, and gradients of nothing, as theirs may not be numbers."""
-        beta1, beta2 = group["betas"]
-        grads, zs = [y.grad for y in ys], [state["z"] for state in states]
-        seconds = [state["exp_avg_sq"] for state in states]
-        old = {key: states[0][key] for key in self.COUNTERS}
+        """One update of a group's parameters, many at once: few kernels in place of twenty for each. A step that is refused has a
+        rate and a share of nothing, and gradients of nothing, as theirs may not be numbers."""
+        beta2, old = group["betas"][1], {key: states[0][key] for key in self.COUNTERS}
         lr = torch.as_tensor(group["lr"], device=ys[0].device, dtype=torch.float32)
         highest = torch.maximum(old["highest"], lr)
         new = {"step": old["step"] + 1, "weight_sum": old["weight_sum"] + highest.square(), "highest": highest}
         share, kept = highest.square() / new["weight_sum"], torch.as_tensor(1 - beta2, device=lr.device)
-        pull = lr * (beta1 * (1 - share) - 1)
+        pull, grown = lr * (group["betas"][0] * (1 - share) - 1), 1 - beta2 ** (old["step"] + 1)
         if self.finite is not None:
-            joined = torch.cat([grad.reshape(-1) for grad in grads])
-            parts = torch.where(self.finite, joined, torch.zeros_like(joined)).split([y.numel() for y in ys])
-            grads = [part.view_as(y) for part, y in zip(parts, ys, strict=True)]
             new = {key: torch.where(self.finite, new[key], old[key]) for key in new}
             share, kept, pull, lr = (torch.where(self.finite, one, 0.0) for one in (share, kept, pull, lr))
-        torch._foreach_add_(
-            seconds, torch._foreach_mul(torch._foreach_sub(torch._foreach_mul(grads, grads), seconds), kept)
-        )
-        scale = torch._foreach_sqrt(torch._foreach_div(seconds, 1 - beta2 ** (old["step"] + 1)))
-        directions = torch._foreach_div(grads, torch._foreach_add(scale, group["eps"]))
-        torch._foreach_add_(directions, ys, alpha=group["weight_decay"])
-        towards = torch._foreach_mul(torch._foreach_sub(zs, ys), share)
-        torch._foreach_add_(ys, torch._foreach_add(towards, torch._foreach_mul(directions, pull)))
-        torch._foreach_sub_(zs, torch._foreach_mul(directions, lr))
+        for some in portions(list(zip(ys, states, strict=True)), lambda one: one[0].numel()):
+            learned, zs, seconds = (
+                [y for y, _ in some],
+                [own["z"] for _, own in some],
+                [own["exp_avg_sq"] for _, own in some],
+            )
+            grads = [y.grad for y in learned]
+            if self.finite is not None:
+                joined = torch.cat([grad.reshape(-1) for grad in grads])
+                parts = torch.where(self.finite, joined, 0.0).split([y.numel() for y in learned])
+                grads = [part.view_as(y) for part, y in zip(parts, learned, strict=True)]
+            torch._foreach_add_(
+                seconds, torch._foreach_mul(torch._foreach_sub(torch._foreach_mul(grads, grads), seconds), kept)
+            )
+            scale = torch._foreach_sqrt(torch._foreach_div(seconds, grown))
+            directions = torch._foreach_div(grads, torch._foreach_add(scale, group["eps"]))
+            torch._foreach_add_(directions, learned, alpha=group["weight_decay"])
+            towards = torch._foreach_mul(torch._foreach_sub(zs, learned), share)
+            torch._foreach_add_(learned, torch._foreach_add(towards, torch._foreach_mul(directions, pull)))
+            torch._foreach_sub_(zs, torch._foreach_mul(directions, lr))
         every = [self.state[y] for y in group["params"] if self.state[y]]
         for key, value in new.items():
             torch._foreach_copy_([state[key] for state in every], [value] * len(every))

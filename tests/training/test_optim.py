@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ import pytorch_optimizer
 import schedulefree
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from glassformer.config import ModelConfig, TrainConfig
 from glassformer.models import build_model
+from glassformer.training import newer_optimizers
 from glassformer.training.newer_optimizers import SOAP, ScheduleFree
 from glassformer.training.optim import (
     AdamW,
@@ -119,6 +122,41 @@ def test_newer_optimizers_are_those_of_their_packages(name: str) -> None:
         pair[1].eval()
         for x, q in zip(used, theirs, strict=True):
             torch.testing.assert_close(x, q.detach(), rtol=1e-4, atol=1e-5)
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers that one operation gave."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        given = found if isinstance(found, list | tuple) else [found]
+        if "view" not in func.__name__ and "unbind" not in func.__name__ and "split" not in func.__name__:
+            self.numbers = max(self.numbers, sum(t.numel() for t in given if isinstance(t, torch.Tensor)))
+        return found
+
+
+@pytest.mark.parametrize("kind", [SOAP, ScheduleFree])
+def test_a_step_needs_little_memory_beside_the_weights(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices are updated together only as far as AT_ONCE goes, which changes no number. Broken variant: all at once, so that
+    a step takes several times the memory of the weights."""
+    grads = torch.randn(3, 8, 12, 20, generator=torch.Generator().manual_seed(1))
+    ended = []
+    for at_once in (1 << 22, 1100):
+        monkeypatch.setattr(newer_optimizers, "AT_ONCE", at_once)
+        matrices = [nn.Parameter(torch.ones(12, 20)) for _ in range(8)]
+        optimizer = kind(matrices, lr=0.1, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1)
+        for own in grads:
+            for matrix, grad in zip(matrices, own, strict=True):
+                matrix.grad = grad.clone()
+            with Largest() as largest:
+                optimizer.step()
+        assert (largest.numbers <= at_once) and largest.numbers >= 12 * 20
+        ended.append(torch.stack([matrix.detach() for matrix in matrices]))
+    if kind is ScheduleFree:
+        assert torch.equal(*ended)
+    torch.testing.assert_close(*ended)
 
 
 def test_a_refused_step_of_schedule_free_changes_no_bit() -> None:

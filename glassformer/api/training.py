@@ -127,9 +127,9 @@ def train(
     `recipe` is a built-in recipe's name, a TOML file or a dictionary of its tables; a run's folder with `resume=True` goes
     on with that run. `data` is data in memory in the place of files: a list of pairs (or texts, or (text, label)), a
     Hugging Face `Dataset`, a pandas or polars frame, or a dictionary of these by split. Settings go by their names:
-    `train(recipe, steps=200, n_layer=2)`, or by table: `train={"steps": 200}`. Each of `callbacks` is called with a report
-    of every logged step (`.step`, `.loss`, `.rate`, `.norm`, `.tokens`). `from_run`: fine-tune, beginning with the weights
-    and tokenizers of that run. `quiet`: nothing on the screen but errors.
+    `train(recipe, steps=200, n_layer=2)`, or by table: `train={"steps": 200}`, `data={"lowercase": True}`. Each of
+    `callbacks` is called with a report of every logged step (`.step`, `.loss`, `.rate`, `.norm`, `.tokens`). `from_run`:
+    fine-tune, beginning with the weights and tokenizers of that run. `quiet`: nothing on the screen but errors.
 
     >>> pairs = [(f"{a} {b}", f"{b} {a}") for a in "abcdef" for b in "abcdef"]
     >>> recipe = {"model": {"preset": "transformer-tiny"}, "data": {"tokenizer": "char"}}
@@ -138,6 +138,8 @@ def train(
     ('Translator', 2)
     """
     check_recipe(recipe)
+    if isinstance(data, Mapping) and all(isinstance(own, str | int | float | None) for own in data.values()):
+        overrides, data = {**overrides, "data": data}, None  # settings, as train={"steps": 200} is
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise UserError("callbacks is a list of functions, each called with a report of every logged step")
     trainer_callbacks = [Reporter(tuple(callbacks))] if callbacks else []

@@ -108,6 +108,12 @@ class DataReader:
     def __iter__(self) -> Generator[SplitExample]:
         config = self.config
         if config.builtin is not None:
+            if self.given is not None:
+                raise UserError(
+                    "data in memory has no place beside a built-in set (data.builtin={builtin}); to train on it in place of "
+                    "that, say builtin=None",
+                    config.builtin,
+                )
             yield from self.built_in()
             return
         given = self.named()

@@ -62,6 +62,14 @@ WRONG: dict[str, tuple[Call, str]] = {
     "no texts": (lambda runs: runs["classify"].classify([3]), "a text is a str, not int"),
     "no sentence": (lambda runs: runs["tag"].tag([3]), "a sentence is a line or a list of words, not int"),
     "no glossary": (lambda runs: runs["transformer"].translate("a", glossary=["b"]), "glossary is a dictionary"),
+    "settings of data": (
+        lambda runs: glassformer.train("dates", data={"tokeniser": "bpe"}),
+        "(did you mean 'tokenizer'?)",
+    ),
+    "two kinds of data": (
+        lambda runs: glassformer.train("dates", [("a", "b")], out=runs["gpt"].origin.path.parent / "two", quiet=True),
+        "say builtin=None",
+    ),
     "no callbacks": (lambda runs: glassformer.train("dates", callbacks=print), "callbacks is a list of functions"),
 }
 

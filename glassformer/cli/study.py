@@ -58,9 +58,7 @@ def study(
         with stop.listening():
             for one in chosen:
                 cores = "" if (os.cpu_count() or 1) == 2 else _(" on two cores")
-                share = {"quick": 0.1, "default": 1.0, "full": 4.0}[budget.name]
-                minutes = max(1, round(one.minutes * share))
-                about = one.name, one.count(budget), minutes, cores
+                about = one.name, one.count(budget), one.expected_minutes(budget), cores
                 say(_("{name}: {trials} trials, about {minutes} min{cores}", *about))
                 for folder in one.missing_data():
                     say(
@@ -79,14 +77,14 @@ def study(
 
 def show_list(out: Path, as_json: bool) -> None:
     """Every study, with its verdict where it has been carried out."""
-    from glassformer.lab.claims import all_claims
+    from glassformer.lab.claims import BUDGETS, all_claims
     from glassformer.lab.claims.report import measured, read_verdict
 
     ours = measured()
     rows: list[dict[str, Any]] = []
     for one in all_claims():
         verdict = next((v for e in ("full", "default", "quick") if (v := read_verdict(out / e, one.name))), "")
-        found = {"name": one.name, "claim": localized(one.claim), "minutes": one.minutes}
+        found = {"name": one.name, "claim": localized(one.claim), "minutes": one.expected_minutes(BUDGETS["default"])}
         rows.append(found | {"verdict": verdict, "measured": ours.get(one.name, {})})
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))

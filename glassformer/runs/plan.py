@@ -175,6 +175,7 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
         notes = tuple(too_long(trainer.batches, "train", recipe))
         return StepTrial(*measured, *size_of(trainer.batches), trainer.batches.epoch_length(), notes)
     finally:
+        trainer.close()
         session.log.close()
 
 

@@ -35,7 +35,7 @@ from glassformer.lab.claims import (
     vision,
 )  # fmt: skip
 from glassformer.lab.claims.batching import as_rows, pack
-from glassformer.lab.claims.claim import DEFAULT, QUICK, Budget, Results, parse_claim
+from glassformer.lab.claims.claim import DEFAULT, FULL, QUICK, Budget, Results, parse_claim
 from glassformer.lab.claims.decoder_only import rank_of
 from glassformer.lab.claims.judgement import judge
 from glassformer.lab.claims.pictures import LABELS, PATCH, SIDE, digit, patches, scene
@@ -145,6 +145,16 @@ def test_every_study_is_planned_at_every_effort_and_named_once() -> None:
         assert in_language(claim.claim, "zh") != claim.claim and callable(claim.run_trial)
     with pytest.raises(UserError, match="did you mean 'norms'"):
         claim_named("norm")
+
+
+def test_trials_that_are_left_out_take_no_minutes(tmp_path: Path) -> None:
+    """For want of their data, or at a smaller budget. Broken variant: `study optimizers`, ten hours where only dates is there."""
+    more = f'[[grid]]\nneeds = "{tmp_path / "corpus"}"\nminutes = 500\nsize = {{quick = [], default = [5]}}\n'
+    claim = parse_claim(MADE_UP.replace("minutes = 0", "minutes = 540") + more, __name__)
+    assert [claim.expected_minutes(budget) for budget in (QUICK, DEFAULT, FULL)] == [4, 40, 160]
+    (tmp_path / "corpus").mkdir()
+    assert [claim.expected_minutes(budget) for budget in (QUICK, DEFAULT, FULL)] == [4, 540, 2160]
+    assert {one["size"] for one in claim.plan(DEFAULT)} == {1, 3, 5}
 
 
 def test_cases_are_the_combinations_that_were_tried() -> None:

@@ -2,7 +2,8 @@
 screen), and a function that runs one trial.
 
     name, claim, said_by, minutes    what is claimed, by whom, and how long it takes at the default budget on two cores
-    [[grid]]                         the trials: every combination of some settings, each with every seed (`tune`: plan)
+    [[grid]]                         the trials: every combination of some settings, each with every seed (`tune`: plan;
+                                     `needs`: a folder of data, without which they are left out; `minutes`: theirs)
     [[judge]]                        conditions (verdict.py), for each of some cases; `says`: which of several claims they test
     [[table]]                        rows of mean ± deviation
     [[panel]]                        a figure's panels
@@ -21,7 +22,7 @@ import math
 import statistics
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +47,16 @@ class Budget:
     name: str
     seeds: int
     share: float  # of the steps of the default
+    minutes: float = 1.0  # for each of the default's
 
     def steps(self, count: int) -> int:
         """So many steps of training at the default budget are how many at this one."""
         return max(2, round(count * self.share))
 
 
-QUICK = Budget("quick", 2, 0.1)
+QUICK = Budget("quick", 2, 0.1, 0.1)
 DEFAULT = Budget("default", 5, 1.0)
-FULL = Budget("full", 10, 2.0)
+FULL = Budget("full", 10, 2.0, 4.0)
 BUDGETS = {budget.name: budget for budget in (QUICK, DEFAULT, FULL)}
 
 
@@ -256,6 +258,7 @@ class Claim:
         each budget, `{quick = …, default = …, full = …}`. A grid that `needs` a folder which is not there is left out."""
         for one in self.grid:
             choices: dict[str, Any] = {"seed": range(budget.seeds), **one}
+            choices.pop("minutes", None)
             if not Path(choices.pop("needs", ".")).exists():
                 continue
             tuned = choices.pop("tune", "")
@@ -292,6 +295,12 @@ class Claim:
             * (sizes["seed"] - 1 + sizes[tuned] if tuned else sizes["seed"])
             for sizes, tuned in counts
         )
+
+    def expected_minutes(self, budget: Budget) -> int:
+        """How long the trials of a budget take on two cores, without those whose data is not here: a grid that may be left out
+        says how many of the claim's `minutes` are its own."""
+        left_out = [one.get("minutes", 0) for one in self.grid if not replace(self, grid=[one]).count(budget)]
+        return max(1, round((self.minutes - sum(left_out)) * budget.minutes))
 
     def missing_data(self) -> list[str]:
         """The folders of data that grids need and that are not here."""

@@ -37,6 +37,8 @@ def model_inputs(model: TextModel, text: str, target: str | None) -> tuple[list[
     """The ids that the model reads of a text, and, for an encoder-decoder, of the source beside it. Where a text is answered
     by a text, the answer is `target`, or what the model itself would say."""
     if model.verb != "translate":
+        if target is not None:
+            raise UserError("a target is the translation of a text, and this model translates none; leave it out")
         ids = (
             prompt_ids(model, text)
             if model.verb == "generate"

@@ -96,6 +96,12 @@ def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]
     return "test", ()
 
 
+def check_comet(data: DataConfig, comet: str | None) -> None:
+    """Refuses COMET where nothing is translated."""
+    if comet is not None and data.task != "pairs":
+        raise UserError("COMET scores translations, and this run learned from no pairs; leave it out")
+
+
 def evaluate_run(
     path: Path,
     *,
@@ -113,8 +119,11 @@ def evaluate_run(
     `comet`: the folder of a COMET that scores what is written, too."""
     run = RunFolder.open(path)
     recipe = with_overrides(run.recipe, overrides)
-    if comet is not None and recipe.data.task != "pairs":
-        raise UserError("COMET scores translations, and this run learned from no pairs; leave it out")
+    check_comet(recipe.data, comet)
+    if files and split is not None:
+        raise UserError(
+            "{files} are no split of the run; leave out the split or the files", " and ".join(map(str, files))
+        )
     recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, comet=comet))
     changed = {override.partition("=")[0] for override in overrides}
     notes: tuple[str, ...] = ()
@@ -270,12 +279,17 @@ def evaluate(
         path = run.origin.path if run.origin is not None else Path()
     else:
         model, path = None, Path(run)
+    if model is not None and device != "auto":
+        raise UserError("a model is where it is; move it with .to({device!r}), and leave device out", device)
+    if data is not None and split is not None:
+        raise UserError("examples of your own are no split of the run; leave split or the examples out")
     named = None if comet is None else str(comet)
     if data is None:
         found = evaluate_run(path, split=split, limit=limit, device=device, model=model, comet=named)
         return RunScores(found.scores, found.examples, found.on, tuple(found.notes))
     model = model or load(path, device=device)
     config = model.recipe.data
+    check_comet(config, named)
     examples = [row.example for row in memory_rows(config, data, ReadContext())]
     if not examples:
         raise UserError("there is not a single example to score; give a list with at least one")

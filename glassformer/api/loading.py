@@ -165,4 +165,7 @@ def load(
     plain = TextModel(model, folder.tokenizers, recipe)
     if task is not None:
         plain.require(task)
-    return MODELS[task or plain.verb](model, folder.tokenizers, recipe, origin_of(folder, step))  # type: ignore[return-value]
+    origin = origin_of(folder, step)
+    if adapter is not None:  # the scores are those without it
+        origin = RunOrigin(origin.path, f"{origin.weights}, with the adapter {adapter}")
+    return MODELS[task or plain.verb](model, folder.tokenizers, recipe, origin)  # type: ignore[return-value]

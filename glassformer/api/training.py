@@ -12,11 +12,12 @@ from glassformer.api.loading import AnyModel, load
 from glassformer.config import Recipe
 from glassformer.config.fields import did_you_mean
 from glassformer.config.fine_tune import fine_tuned
-from glassformer.config.other_names import OTHER_NAMES, put, with_own_names
+from glassformer.config.other_names import OTHER_NAMES, presets_first, put, with_own_names
 from glassformer.config.recipe import PARTS, read_recipe, read_values
 from glassformer.errors import ConfigError, UserError
+from glassformer.language import _
 from glassformer.runs.folder import RunFolder
-from glassformer.screen import quietly
+from glassformer.screen import quietly, say
 from glassformer.training.progress import StepReport
 
 Callback = Callable[[StepReport], Any]
@@ -72,7 +73,7 @@ def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[
             given.append((part, setting, "none" if value is None else value))
     for own in OTHER_NAMES:  # refuses contradictions
         with_own_names({setting: value for part, setting, value in given if part == own}, own)
-    for part, setting, value in given:
+    for part, setting, value in presets_first(given, lambda one: f"{one[0]}.{one[1]}"):
         put(out.setdefault(part, {}), part, setting, value)
     return out
 
@@ -109,6 +110,11 @@ def tuned_recipe(
     return fine_tuned(start, with_settings(values, overrides), name=name)
 
 
+def on_device(recipe: Recipe, device: str) -> Recipe:
+    """The recipe, trained there."""
+    return Recipe.from_dict(with_settings(recipe.to_dict(), {"train.device": device}))
+
+
 def train(
     recipe: str | Path | Mapping[str, Any] | Recipe,
     data: Any = None,
@@ -143,6 +149,8 @@ def train(
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise UserError("callbacks is a list of functions, each called with a report of every logged step")
     trainer_callbacks = [Reporter(tuple(callbacks))] if callbacks else []
+    if resume and overwrite:
+        raise UserError("resume goes on with a run, and overwrite replaces it; leave one of them out")
     if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise UserError(
@@ -150,15 +158,22 @@ def train(
                 recipe,
                 str(recipe),
             )
+        given = {"data": data, "from_run": from_run, "out": out}
+        if ignored := [name for name, value in given.items() if value is not None]:
+            raise UserError(
+                "a run goes on in its own folder with its own data; leave {options} out", ", ".join(ignored)
+            )
         folder = Path(recipe)
         changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None
+        if device != "auto":
+            changed = on_device(changed or RunFolder(folder).recipe, device)
         with quietly(quiet):
             runs.resume(folder, changed, accept_changes=bool(overrides), callbacks=trainer_callbacks)
         return load(folder, device=device)
     start = None if from_run is None else runs.start_of(Path(from_run))
     resolved = make_recipe(recipe, overrides) if start is None else tuned_recipe(recipe, overrides, start.recipe)
     if device != "auto":
-        resolved = dataclasses.replace(resolved, train=dataclasses.replace(resolved.train, device=device))  # type: ignore[arg-type]
+        resolved = on_device(resolved, device)
     folder = Path("runs") / resolved.name if out is None else Path(out)
     if RunFolder.is_run(folder) and not resume and not overwrite:
         raise UserError(
@@ -168,6 +183,8 @@ def train(
         )
     with quietly(quiet):
         if resume and RunFolder.is_run(folder):
+            if data is not None:
+                say(_("{folder} goes on with the data it began with; what is given now is not read", folder))
             runs.resume(folder, resolved, callbacks=trainer_callbacks)
         else:
             runs.train(resolved, folder, overwrite=overwrite, callbacks=trainer_callbacks, given=data, start=start)

@@ -96,6 +96,8 @@ def backtranslate(
     """
     chosen = writing.decode_options(decoding, settings)
     if sample:
+        if chosen.get("temperature") == 0:
+            raise ConfigError("--sample draws, and --temperature 0 does not; leave one of them out")
         chosen = {"temperature": 1.0} | chosen
     if tag != " ".join(tag.split()):
         raise ConfigError("--tag must not begin, end or double its blanks: {tag!r}", tag)

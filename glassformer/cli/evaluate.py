@@ -59,8 +59,8 @@ def evaluate(
         raise UserError("--file holds both sides, --source and --target one each: give one or the other")
     files = [path for path in (file, source, target) if path is not None]
     if contrastive is not None:
-        if files or split or perturb or comet or ensemble or out:
-            raise UserError("--contrastive scores the pairs of its own file; leave out other data and --out")
+        if files or split or perturb or comet or ensemble or out or overrides or engine:
+            raise UserError("--contrastive scores the pairs of its own file; leave out other data, settings and --out")
         score_contrasts(run, contrastive, limit, device, as_json=as_json)
         return
     write = new_file(out) if out is not None else None

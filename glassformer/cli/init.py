@@ -24,6 +24,10 @@ DEMO: dict[str, Any] = {
 @options.documented
 def init(files: list[Path] | None = None, out: Path | None = None, task: options.Task = None) -> None:
     """Write a recipe for your data, as `train FILE` would choose it: a TOML file with every setting and what it does."""
+    if task is not None and not files:
+        raise UserError(
+            "--task says how a file of yours is read; name the file: glassformer init FILE --task {task}", task
+        )
     chosen, name = DEMO, "recipe"
     if files:
         from glassformer.data.first_recipe import first_recipe

@@ -38,6 +38,8 @@ def reproduce(
         show_list(as_json)
         return
     if name == "paper":
+        if overrides or data or seeds is not None or overwrite or not measure:
+            raise ConfigError("`glassformer reproduce paper` takes --out, --quick, --only and --json alone")
         make_paper(out or Path("runs") / "reproduce" / "paper", quick, only or [], as_json)
         return
     if quick or only:

@@ -60,6 +60,8 @@ def train(
 
     from glassformer.runs.facts import is_run
 
+    if resume and overwrite:
+        raise ConfigError("--resume goes on with a run, and --overwrite replaces it; leave one of them out")
     # A process that torchrun, or --nproc, starts again goes on.
     resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     overrides = [*(overrides or []), *([f"model.mistake={mistake}"] if mistake != "none" else [])]
@@ -84,6 +86,11 @@ def train(
                 recipe,
                 shlex.quote(recipe),
             )
+        options = {"--data": data, "--from": from_run, "--out": out}
+        if ignored := [name for name, value in options.items() if value]:
+            raise ConfigError(
+                "a run goes on in its own folder with its own data; leave {options} out", ", ".join(ignored)
+            )
         folder = Path(recipe)
         wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
         run_it(lambda: runs.resume(folder, wanted, accept_changes=accept_changes), folder)
@@ -95,6 +102,8 @@ def train(
         values = beside_own_examples(values, RunFolder.open(from_run))
     folder = out or Path("runs") / recipe_name(values, name)
     if resume and RunFolder.is_run(folder):
+        if from_run is not None and "from" not in RunFolder(folder).facts:
+            raise ConfigError("{folder} did not begin with the weights of a run; leave --from out", folder)
         resolved = resumed_recipe(RunFolder(folder), values, name)
         run_it(lambda: runs.resume(folder, resolved, accept_changes=accept_changes), folder)
     else:

@@ -219,6 +219,8 @@ class DataConfig:
             )
         if self.builtin is not None and self.train is not None:
             raise ConfigError("data.builtin and data.train are both set; a run learns from one of them")
+        if self.builtin is not None and (other := [key for key in ("val", "test") if getattr(self, key) is not None]):
+            raise ConfigError("data.builtin has a val and a test of its own; leave data.{key} out", other[0])
         if self.bpe_dropout and (self.task != "pairs" or self.tokenizer != "bpe"):
             raise ConfigError(
                 'data.bpe_dropout is for data.task="pairs" and data.tokenizer="bpe", not {task} by {tokenizer}',

@@ -29,7 +29,7 @@ from glassformer.config.data import DataConfig
 from glassformer.config.decode import DecodeConfig
 from glassformer.config.fields import check_name, coerce, did_you_mean, shortened, type_hints
 from glassformer.config.model import ModelConfig
-from glassformer.config.other_names import put, with_own_names
+from glassformer.config.other_names import presets_first, put, with_own_names
 from glassformer.config.presets import PRESETS
 from glassformer.config.train import TrainConfig
 from glassformer.errors import ConfigError
@@ -218,7 +218,7 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:
         given.get(part, {})[name] = text.strip()
     for part, own in given.items():
         with_own_names(own, part)
-    for override in overrides:
+    for override in presets_first(overrides, lambda one: one.partition("=")[0].strip()):
         apply_override(values, override)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from glassformer.config import DataConfig
+from glassformer.config.fields import did_you_mean
 from glassformer.data.files import BadLine, Document, ReadContext
 from glassformer.data.origins import Split
 from glassformer.data.readers import LocatedExample, record_row, tagged_row
@@ -31,6 +32,13 @@ def given_splits(data: Any) -> dict[Split, Any]:
             name = next((name for name in names if name in data), None)
             if name is not None:
                 splits[split] = data[name]  # type: ignore[index]
+        known = {name for names in PART_NAMES.values() for name in names}
+        if type(data) is dict and (others := [str(name) for name in data if name not in known]):
+            raise UserError(
+                "data in memory has no part {name!r}{suggestion}; its parts are train, val and test",
+                others[0],
+                did_you_mean(others[0], sorted(known)),
+            )
         if "train" not in splits:
             raise UserError("data in memory needs a 'train'; it has {data}", ", ".join(map(str, data)) or "nothing")
         return splits

@@ -37,6 +37,7 @@ from glassformer.data.readers import LocatedExample, read_rows
 from glassformer.data.splits import hash_of, held_out_files, normalized, source_of, split_of, times_of
 from glassformer.errors import UserError
 from glassformer.language import _
+from glassformer.screen import say
 from glassformer.text.languages import lowercase
 
 
@@ -136,7 +137,11 @@ class DataReader:
     def named(self) -> dict[Split, Any]:
         """Origins by split, or what is in memory; those of train are always there."""
         if self.given is not None:
-            return given_splits(self.given)
+            splits = given_splits(self.given)
+            for split in ("val", "test"):
+                if split not in splits and getattr(self.config, split) is not None:
+                    say(_("data.{split} is not read: data in memory takes the place of all files", split))
+            return splits
         origins_by_split: dict[Split, Any] = {
             split: origins for split in SPLITS if (origins := origins_of(self.config, split))
         }

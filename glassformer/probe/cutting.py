@@ -107,6 +107,8 @@ def ablate(
     """
     if mode not in ("zero", "mean"):
         raise UserError("a part is cut by mode 'zero' or 'mean', not {mode!r}", mode)
+    if mode == "zero" and means is not None:
+        raise UserError("means are what mode='mean' writes; say so, or leave means out")
     own = net(model)
     heads = [heads] if isinstance(heads, str) else list(heads)
     known = residual_parts(own)

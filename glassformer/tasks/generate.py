@@ -9,6 +9,7 @@ from typing import Any
 from glassformer.config import DecodeConfig
 from glassformer.decode import Request, answer, stream
 from glassformer.decode.garbage import full_collections_wait
+from glassformer.errors import UserError
 from glassformer.models import GPT
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints
 from glassformer.tasks.results import Answer, DecodedPart
@@ -40,6 +41,7 @@ def generate_each(
     """As `generate`, of any number of prompts: they are read as they are needed, and answered in order."""
     model.require("generate")
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
+    check_no_glossary(constraints)
     check_constraints(model, constraints, settings)
     in_tokens = token_constraints(model, constraints, constraints.terms)
     asked: deque[list[int]] = deque()  # the prompts that are being answered
@@ -53,6 +55,12 @@ def generate_each(
     for _, hypotheses in answer(model._model, requests(), settings, trace=trace, **how):
         own = asked.popleft()
         yield [Answer(h.text or "", [DecodedPart(own, h, model.tokenizers)]) for h in hypotheses]
+
+
+def check_no_glossary(constraints: TextConstraints) -> None:
+    """A glossary says what becomes of the words of a source."""
+    if constraints.glossary:
+        raise UserError("a glossary is for translations; a GPT is given the words alone, as terms")
 
 
 def generate(model: TextModel, prompts: Sequence[str], **options: Any) -> list[list[Answer]]:
@@ -75,6 +83,7 @@ def stream_generated(
     net = model._model
     assert isinstance(net, GPT)
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
+    check_no_glossary(constraints)
     check_constraints(model, constraints, settings)
     own, ids = token_constraints(model, constraints, constraints.terms), prompt_ids(model, prompt)
     how: dict[str, Any] = {"constraints": own, "special": model.special_tokens}

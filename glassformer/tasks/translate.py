@@ -288,7 +288,9 @@ def stream_translated(
     """The translation of one text as it is written, whole characters only; a long text comes sentence by sentence. Greedy,
     unless a temperature asks for a draw: a beam takes words back, which a stream cannot."""
     model.require("translate")
-    if config is None and options.get("beam") is None and not options.get("temperature"):
+    temperature = options.get("temperature")
+    draws = model.recipe.decode.temperature if temperature is None else temperature
+    if config is None and options.get("beam") is None and not draws:
         options = {"beam": 1, **options}
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
     check_constraints(model, constraints, settings)

@@ -12,6 +12,9 @@ import pytest
 import torch
 
 import glassformer
+from glassformer.api.training import make_recipe
+from glassformer.cli.own_data import with_data
+from glassformer.config import PRESETS, Recipe, read_recipe
 from glassformer.errors import UserError
 from glassformer.probe import effect_map, mean_outputs, patch
 from tests.talking import make_run
@@ -70,6 +73,39 @@ WRONG: dict[str, tuple[Call, str]] = {
         lambda runs: glassformer.train("dates", [("a", "b")], out=runs["gpt"].origin.path.parent / "two", quiet=True),
         "say builtin=None",
     ),
+    "data in parts": (
+        lambda runs: glassformer.train(
+            {"data": {"task": "pairs"}},
+            {"train": [("a", "b")], "vla": []},
+            out=runs["gpt"].origin.path.parent / "three",
+        ),
+        "no part 'vla' (did you mean 'val'?)",
+    ),
+    "data of a run": (
+        lambda runs: glassformer.train(runs["gpt"].origin.path, [("a", "b")], resume=True, out="elsewhere"),
+        "leave data, out out",
+    ),
+    "both": (lambda runs: glassformer.train("dates", resume=True, overwrite=True), "leave one of them out"),
+    "a device to go on": (
+        lambda runs: glassformer.train(runs["gpt"].origin.path, resume=True, device="abacus"),
+        "abacus",
+    ),
+    "a split of one's own": (
+        lambda runs: glassformer.evaluate(runs["transformer"], [("a", "b")], split="nonsense"),
+        "no split of the run",
+    ),
+    "a model elsewhere": (lambda runs: glassformer.evaluate(runs["transformer"], device="abacus"), ".to('abacus')"),
+    "comet for classes": (
+        lambda runs: glassformer.evaluate(runs["classify"], [("a", "b")], comet="nowhere"),
+        "COMET scores translations",
+    ),
+    "means of nothing": (
+        lambda runs: entered(glassformer.ablate(runs["gpt"], "decoder.0.mlp", means={})),
+        "say so, or leave means out",
+    ),
+    "a glossary for a GPT": (lambda runs: runs["gpt"].generate("a", glossary={"a": "b"}), "as terms"),
+    "a glossary for a stream": (lambda runs: list(runs["gpt"].stream("a", glossary={"a": "b"})), "as terms"),
+    "a target of a GPT": (lambda runs: runs["gpt"].run_with_cache("a", target="b"), "translates none"),
     "no callbacks": (lambda runs: glassformer.train("dates", callbacks=print), "callbacks is a list of functions"),
 }
 
@@ -138,3 +174,17 @@ def test_lists_that_do_not_go_together(runs: dict[str, Any], as_in_production: N
     ):
         with pytest.raises(UserError, match=said):
             model.run_with_cache(texts, target)
+
+
+def test_a_preset_changes_all_that_it_says() -> None:
+    """And what is said beside it, in whatever order, changes that. Broken variant: what the recipe says stays, so that a model
+    of another size is trained in silence."""
+    base = PRESETS["transformer-base"]
+    for changes in ({"preset": "transformer-base", "n_layer": 1}, {"n_layer": 1, "preset": "transformer-base"}):
+        model = make_recipe("copy", {"model": changes}).model
+        assert (model.n_embd, model.n_head, model.n_layer) == (base["n_embd"], base["n_head"], 1)
+        words = [f"model.{name}={value}" for name, value in changes.items()]
+        assert read_recipe("copy", words).model == model
+        values, _name = with_data("copy", [], words)
+        assert Recipe.from_dict(values).model == model
+    assert make_recipe(read_recipe("copy"), {"model": {"preset": "gpt2"}}).model.family == "gpt"

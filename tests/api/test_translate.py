@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -154,6 +156,9 @@ def test_a_streamed_translation_is_the_greedy_one(runs: dict[str, Any]) -> None:
             assert "".join(model.stream(text)) == model.translate(text, beam=1, batch_invariant=True)
             drawn = {"temperature": 0.9, "seed": 3, "max_new_tokens": 9}
             assert "".join(model.stream(text, **drawn)) == model.translate(text, **drawn)
+        drawing = copy.copy(model)  # of a run whose recipe draws
+        drawing.recipe = replace(model.recipe, decode=replace(model.recipe.decode, temperature=1.5, beam=None))
+        assert len({"".join(drawing.stream(long, seed=seed)) for seed in (1, 2)}) == 2
         letter = max(model.translate(long, beam=1).replace(" ", ""), key=model.translate(long, beam=1).count)
         assert "".join(model.stream(long, stops=[letter])) == model.translate(
             long, beam=1, stops=[letter], batch_invariant=True

@@ -199,6 +199,16 @@ MISTAKES: list[tuple[str, str]] = [
     ("score runs/bert --file pairs.tsv", "a BERT finds labels or hidden words and has no probability of a text"),
     ("translate runs/mt --align-words --trace hello", "--trace tells more than a line can hold; add --json"),
     ("reproduce dattes", "dattes"),
+    # ---- words that would have no effect
+    ("train runs/mt --resume --data pairs.tsv --out two", "leave --data, --out out"),
+    ("train mine.toml --out runs/mt --resume --from runs/gpt", "did not begin with the weights of a run"),
+    ("train mine.toml --resume --overwrite", "leave one of them out"),
+    ("train dates data.val=pairs.tsv", "leave data.val out"),
+    ("evaluate runs/mt --split val --file pairs.tsv", "pairs.tsv are no split of the run"),
+    ("evaluate runs/mt --contrastive pairs.tsv --engine int8", "leave out other data, settings and --out"),
+    ("reproduce paper --seeds 5", "takes --out, --quick, --only and --json alone"),
+    ("init --task classify", "name the file"),
+    ("backtranslate runs/mt --file lines.txt --out new.tsv --sample --temperature 0", "leave one of them out"),
 ]
 
 

@@ -148,6 +148,7 @@ def test_corrections_alone_learn_and_are_in_the_final_weights(base: RunFolder, d
         glassformer.load(base.path, adapter=whole.with_name("adapter.safetensors")),
     )
     assert plain.translate("eins zwei", n_best=2, beam=2).texts == beside.translate("eins zwei", n_best=2, beam=2).texts
+    assert glassformer.load(base.path).metrics and not beside.metrics, "those of the run without the adapter"
     at_step = run.load_model(step=4)
     assert set(dict(at_step.named_parameters())) == set(before)
 

@@ -63,11 +63,11 @@ def put(section: dict[str, Any], part: str, name: str, value: Any) -> None:
     other = {**names, **{own: other for other, own in names.items()}}.get(name)
     if other is not None and not (name == "no_pos" and not coerce(value, bool, "model.no_pos")):
         section.pop(other, None)
-    if (part, name) == ("model", "preset") and isinstance(value, str):
+    if (part, name) == ("model", "preset") and isinstance(value, str) and "preset" not in section:
         from glassformer.config.presets import PRESETS  # which need the model's settings, and those this module
 
         for own in PRESETS.get(value, {}):
-            section.pop(own, None)  # what is said later counts; see `presets_first`
+            section.pop(own, None)  # said before; what changes another preset changes this one
     section[name] = value
 
 

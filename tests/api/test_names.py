@@ -187,4 +187,6 @@ def test_a_preset_changes_all_that_it_says() -> None:
         assert read_recipe("copy", words).model == model
         values, _name = with_data("copy", [], words)
         assert Recipe.from_dict(values).model == model
+    other = read_recipe("gpt2-124m", ["model.preset=gpt2-xl"]).model
+    assert (other.n_layer, other.dropout) == (48, 0.0), "what the recipe changes of one preset it changes of another"
     assert make_recipe(read_recipe("copy"), {"model": {"preset": "gpt2"}}).model.family == "gpt"

@@ -12,8 +12,8 @@ from glassformer.api.loading import AnyModel, load
 from glassformer.config import Recipe
 from glassformer.config.fields import did_you_mean
 from glassformer.config.fine_tune import fine_tuned
-from glassformer.config.other_names import OTHER_NAMES, presets_first, put, with_own_names
-from glassformer.config.recipe import PARTS, read_recipe, read_values
+from glassformer.config.other_names import OTHER_NAMES, with_own_names
+from glassformer.config.recipe import PARTS, presets_first, put_later, read_recipe, read_values
 from glassformer.errors import ConfigError, UserError
 from glassformer.language import _
 from glassformer.runs.folder import RunFolder
@@ -74,7 +74,7 @@ def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[
     for own in OTHER_NAMES:  # refuses contradictions
         with_own_names({setting: value for part, setting, value in given if part == own}, own)
     for part, setting, value in presets_first(given, lambda one: f"{one[0]}.{one[1]}"):
-        put(out.setdefault(part, {}), part, setting, value)
+        put_later(out.setdefault(part, {}), part, setting, value)
     return out
 
 
@@ -108,6 +108,12 @@ def tuned_recipe(
         )
     values, name = (dict(recipe), "mine") if isinstance(recipe, Mapping) else read_values(str(recipe))
     return fine_tuned(start, with_settings(values, overrides), name=name)
+
+
+def check_nothing_beside_a_run(**given: Any) -> None:
+    """What would have no effect where a run is gone on with is refused."""
+    if ignored := [name for name, value in given.items() if value is not None]:
+        raise UserError("a run goes on in its own folder with its own data; leave {options} out", ", ".join(ignored))
 
 
 def on_device(recipe: Recipe, device: str) -> Recipe:
@@ -144,13 +150,13 @@ def train(
     ('Translator', 2)
     """
     check_recipe(recipe)
+    if resume and overwrite:
+        raise UserError("resume goes on with a run, and overwrite replaces it; leave one of them out")
     if isinstance(data, Mapping) and all(isinstance(own, str | int | float | None) for own in data.values()):
         overrides, data = {**overrides, "data": data}, None  # settings, as train={"steps": 200} is
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise UserError("callbacks is a list of functions, each called with a report of every logged step")
     trainer_callbacks = [Reporter(tuple(callbacks))] if callbacks else []
-    if resume and overwrite:
-        raise UserError("resume goes on with a run, and overwrite replaces it; leave one of them out")
     if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise UserError(
@@ -158,22 +164,16 @@ def train(
                 recipe,
                 str(recipe),
             )
-        given = {"data": data, "from_run": from_run, "out": out}
-        if ignored := [name for name, value in given.items() if value is not None]:
-            raise UserError(
-                "a run goes on in its own folder with its own data; leave {options} out", ", ".join(ignored)
-            )
+        check_nothing_beside_a_run(data=data, from_run=from_run, out=out)
         folder = Path(recipe)
         changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None
-        if device != "auto":
-            changed = on_device(changed or RunFolder(folder).recipe, device)
+        changed = changed if device == "auto" else on_device(changed or RunFolder(folder).recipe, device)
         with quietly(quiet):
             runs.resume(folder, changed, accept_changes=bool(overrides), callbacks=trainer_callbacks)
         return load(folder, device=device)
     start = None if from_run is None else runs.start_of(Path(from_run))
     resolved = make_recipe(recipe, overrides) if start is None else tuned_recipe(recipe, overrides, start.recipe)
-    if device != "auto":
-        resolved = on_device(resolved, device)
+    resolved = resolved if device == "auto" else on_device(resolved, device)
     folder = Path("runs") / resolved.name if out is None else Path(out)
     if RunFolder.is_run(folder) and not resume and not overwrite:
         raise UserError(

@@ -60,10 +60,7 @@ def train(
 
     from glassformer.runs.facts import is_run
 
-    if resume and overwrite:
-        raise ConfigError("--resume goes on with a run, and --overwrite replaces it; leave one of them out")
-    # A process that torchrun, or --nproc, starts again goes on.
-    resume = resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    resume = goes_on(resume, overwrite)
     overrides = [*(overrides or []), *([f"model.mistake={mistake}"] if mistake != "none" else [])]
     recipe, files, changes = sorted_words(recipe, data or [], overrides, resume=resume)
     if not resume and from_run is None and not files and recipe is not None and not is_run(Path(recipe)):
@@ -86,11 +83,7 @@ def train(
                 recipe,
                 shlex.quote(recipe),
             )
-        options = {"--data": data, "--from": from_run, "--out": out}
-        if ignored := [name for name, value in options.items() if value]:
-            raise ConfigError(
-                "a run goes on in its own folder with its own data; leave {options} out", ", ".join(ignored)
-            )
+        check_nothing_beside_a_run({"--data": data, "--from": from_run, "--out": out})
         folder = Path(recipe)
         wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
         run_it(lambda: runs.resume(folder, wanted, accept_changes=accept_changes), folder)
@@ -102,9 +95,7 @@ def train(
         values = beside_own_examples(values, RunFolder.open(from_run))
     folder = out or Path("runs") / recipe_name(values, name)
     if resume and RunFolder.is_run(folder):
-        if from_run is not None and "from" not in RunFolder(folder).facts:
-            raise ConfigError("{folder} did not begin with the weights of a run; leave --from out", folder)
-        resolved = resumed_recipe(RunFolder(folder), values, name)
+        resolved = resumed_recipe(RunFolder(folder), values, name, from_run)
         run_it(lambda: runs.resume(folder, resolved, accept_changes=accept_changes), folder)
     else:
         begin(values, name, folder, from_run, overwrite=overwrite)
@@ -142,8 +133,23 @@ def follow() -> None:
         raise SystemExit(runs.STOPPED) from None
 
 
-def resumed_recipe(run: RunFolder, values: dict[str, Any], name: str) -> Recipe:
+def goes_on(resume: bool, overwrite: bool) -> bool:
+    """Whether a run is gone on with: also by a process that torchrun, or --nproc, starts again."""
+    if resume and overwrite:
+        raise ConfigError("--resume goes on with a run, and --overwrite replaces it; leave one of them out")
+    return resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def check_nothing_beside_a_run(options: dict[str, Any]) -> None:
+    """What would have no effect where a run is gone on with is refused."""
+    if ignored := [name for name, value in options.items() if value]:
+        raise ConfigError("a run goes on in its own folder with its own data; leave {options} out", ", ".join(ignored))
+
+
+def resumed_recipe(run: RunFolder, values: dict[str, Any], name: str, from_run: Path | None) -> Recipe:
     """The recipe that a run is gone on with: of one that was fine-tuned, what is left open is the run's."""
+    if from_run is not None and "from" not in run.facts:
+        raise ConfigError("{folder} did not begin with the weights of a run; leave --from out", run.path)
     if "from" in run.facts:
         return fine_tuned(run.recipe, values, name=name, resumed=True)
     return Recipe.from_dict(values, name=name)

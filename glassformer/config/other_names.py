@@ -8,7 +8,7 @@ both things of one matter is refused; what is said later (behind a command) take
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from glassformer.config.fields import coerce, shortened
@@ -63,21 +63,7 @@ def put(section: dict[str, Any], part: str, name: str, value: Any) -> None:
     other = {**names, **{own: other for other, own in names.items()}}.get(name)
     if other is not None and not (name == "no_pos" and not coerce(value, bool, "model.no_pos")):
         section.pop(other, None)
-    if (part, name) == ("model", "preset") and isinstance(value, str) and "preset" not in section:
-        from glassformer.config.presets import PRESETS  # which need the model's settings, and those this module
-
-        for own in PRESETS.get(value, {}):
-            section.pop(own, None)  # said before; what changes another preset changes this one
     section[name] = value
-
-
-def presets_first(names: Sequence[T], name_of: Callable[[T], str]) -> list[T]:
-    """Settings in the order in which they are put: beside a preset, whatever else is said of the model changes it.
-
-    >>> presets_first(["model.n_layer", "model.preset"], str)
-    ['model.preset', 'model.n_layer']
-    """
-    return sorted(names, key=lambda own: name_of(own) != "model.preset")
 
 
 def takes_other_names(part: str) -> Callable[[type[T]], type[T]]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from glassformer.config.data import DataConfig
 from glassformer.config.decode import DecodeConfig
 from glassformer.config.fields import check_name, coerce, did_you_mean, shortened, type_hints
 from glassformer.config.model import ModelConfig
-from glassformer.config.other_names import presets_first, put, with_own_names
+from glassformer.config.other_names import put, with_own_names
 from glassformer.config.presets import PRESETS
 from glassformer.config.train import TrainConfig
 from glassformer.errors import ConfigError
@@ -206,7 +206,25 @@ def apply_override(values: dict[str, Any], override: str) -> None:
     section = values.setdefault(part, {})
     if not isinstance(section, dict):
         raise ConfigError("[{part}] must be a table of settings, not {section}", part, shortened(section))
-    put(section, part, name, text.strip())
+    put_later(section, part, name, text.strip())
+
+
+def put_later(section: dict[str, Any], part: str, name: str, value: Any) -> None:
+    """Sets a setting of a part in place of what was said before: a preset, all that it says, unless the model was a preset's
+    already; what changes that one changes this one, too."""
+    if (part, name) == ("model", "preset") and isinstance(value, str) and "preset" not in section:
+        for own in PRESETS.get(value, {}):
+            section.pop(own, None)
+    put(section, part, name, value)
+
+
+def presets_first(settings: Iterable[T], name_of: Callable[[T], str]) -> list[T]:
+    """Settings in the order in which they are put: beside a preset, whatever else is said of the model changes it.
+
+    >>> presets_first(["model.n_layer", "model.preset"], str)
+    ['model.preset', 'model.n_layer']
+    """
+    return sorted(settings, key=lambda own: name_of(own) != "model.preset")
 
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:

@@ -163,7 +163,7 @@ def study(
         without = {}
         for mode in MODES:
             tell(next(steps), total, f"{part}, {mode}")
-            with probe.ablate(net, [part], mode, means=means):
+            with probe.ablate(net, [part], mode, means=means if mode == "mean" else None):
                 without[mode] = measure(model, held, decoding=decoding)
         importances.append(Importance(part, without, seen.get(str(part), {}), pointed.get(str(part), {})))
     found = HeadImportances(held.count, split, score, whole, importances, [])

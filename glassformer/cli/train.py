@@ -71,6 +71,7 @@ def train(
         raise SystemExit(launch(sys.argv[1:], nproc, place, may_restart=not overwrite))
 
     from glassformer import runs
+    from glassformer.api.training import check_nothing_beside_a_run
     from glassformer.runs import staging
     from glassformer.runs.folder import RunFolder
 
@@ -83,7 +84,7 @@ def train(
                 recipe,
                 shlex.quote(recipe),
             )
-        check_nothing_beside_a_run({"--data": data, "--from": from_run, "--out": out})
+        check_nothing_beside_a_run(**{"--data": data or None, "--from": from_run, "--out": out})
         folder = Path(recipe)
         wanted = with_overrides(RunFolder(folder).recipe, changes) if changes else None
         run_it(lambda: runs.resume(folder, wanted, accept_changes=accept_changes), folder)
@@ -138,12 +139,6 @@ def goes_on(resume: bool, overwrite: bool) -> bool:
     if resume and overwrite:
         raise ConfigError("--resume goes on with a run, and --overwrite replaces it; leave one of them out")
     return resume or int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-
-
-def check_nothing_beside_a_run(options: dict[str, Any]) -> None:
-    """What would have no effect where a run is gone on with is refused."""
-    if ignored := [name for name, value in options.items() if value]:
-        raise ConfigError("a run goes on in its own folder with its own data; leave {options} out", ", ".join(ignored))
 
 
 def resumed_recipe(run: RunFolder, values: dict[str, Any], name: str, from_run: Path | None) -> Recipe:

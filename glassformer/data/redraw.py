@@ -197,8 +197,8 @@ class EpochDraws:
         assert self.line is not None
         self.folder = self.held.find(self.folder)
         request = DrawRequest(self.recipe.to_dict(), os.path.abspath(self.folder), *wanted)
-        self.wanted = wanted
         self.files = [tempfile.TemporaryFile(dir=self.folder / "data") for _name in (*SIDES, "plan")]  # noqa: SIM115
+        self.wanted = wanted
         with suppress(ConnectionError):  # whoever waits for the reply will see that nobody is there
             text = json.dumps(asdict(request)).encode() + b"\n"
             socket.send_fds(self.line, [text], [file.fileno() for file in self.files])

@@ -236,7 +236,7 @@ class SentenceBatches(Batches):
         return self.rows_in_batch, self.shapes[0].source, self.shapes[0].target
 
     @cached_property
-    def room(self) -> tuple[Shape, list[Shape]]:
+    def redraw_shapes(self) -> tuple[Shape, list[Shape]]:
         """How long an example of a later epoch may be, and the shapes of the rows that are packed."""
         shapes = self.shapes if self.length_bins is None else []
         widest = shapes[-1] if shapes else Shape(self.limit, self.limit)
@@ -244,11 +244,13 @@ class SentenceBatches(Batches):
 
     def is_ready(self, epoch: int) -> bool:
         """As `Batches.is_ready`: one that is drawn anew is begun with."""
-        return self.redraw is None or epoch == 0 or self.redraw.begin(epoch, *self.room)
+        if self.redraw is None or epoch == 0 or epoch in self.plans:
+            return True
+        return self.redraw.begin(epoch, *self.redraw_shapes)
 
     def redrawn(self, redraw: Redraw, epoch: int) -> SentenceBatches:
         """The batches of an epoch that is drawn anew: of the same sentences, sorted alike, in rows of the same shapes."""
-        examples, packing = redraw(epoch, *self.room)
+        examples, packing = redraw(epoch, *self.redraw_shapes)
         how = {"budget": self.budget, "limit": self.limit, "layout": self.layout, "row_width": self.row_width}
         other = SentenceBatches(examples, seed=self.seed, **how)  # type: ignore[arg-type]
         other.length_bins = self.length_bins

@@ -23,13 +23,15 @@ server: $(FOR_SERVER)  ## install what `glassformer serve` needs; the Dockerfile
 
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-# Each installs what it needs: the demo far less than the tests.
+$(FOR_TESTS): lab/pyproject.toml
+
+# Each installs what it needs: the demo far less than the tests, which take the laboratory as well.
 $(FOR_TESTS) $(FOR_DEMO) $(FOR_SERVER) $(FOR_DOCS): $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "glassformer needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned packages into $(VENV) (a few minutes the first time) ..."
 	@$(INSTALL) torch
-	@$(INSTALL) --editable '.[$*]'
+	@$(INSTALL) --editable '.[$*]' $(if $(filter dev,$*),--editable ./lab)
 	@touch $@
 
 # Pages are tested in a real browser: Debian's Chromium, and a font that has Chinese.
@@ -56,16 +58,16 @@ types: setup
 	$(BIN)/mypy
 
 fast-tests: setup
-	GLASSFORMER_QUICK=1 $(TEST_ENV) $(IN_MEMORY) $(BIN)/pytest $(TWO) -m "not slow" tests
+	GLASSFORMER_QUICK=1 $(TEST_ENV) $(IN_MEMORY) $(BIN)/pytest $(TWO) -m "not slow"
 
 test: setup browser  ## every test
-	$(TEST_ENV) $(IN_MEMORY) $(BIN)/pytest $(TWO) tests
+	$(TEST_ENV) $(IN_MEMORY) $(BIN)/pytest $(TWO)
 
 soak: setup  ## 5,000 cases of the fuzzer, 200 kills, 100 of one rank of two, the screen taken away: each test says when it is through
 	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest $(TWO) -v tests/fuzz tests/faults tests/laws/test_processes.py
 
-soak-laws: setup  ## the laws and searches that draw at random, at their full counts
-	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest $(TWO) -v $$(grep -rl "count(fast" tests --include='test_*.py' | grep -v -e tests/fuzz -e tests/faults)
+soak-laws: setup  ## the laws and searches that draw at random, at their full counts, and on every variant of every family
+	GLASSFORMER_SOAK=1 $(TEST_ENV) $(BIN)/pytest $(TWO) -v $$(grep -rlE "count\(fast|cases\(\*" tests lab/tests --include='test_*.py' | grep -v -e tests/fuzz -e tests/faults)
 
 demo: $(FOR_DEMO)  ## train `dates` (two to three minutes), show what it learned
 	$(BIN)/glassformer demo
@@ -75,4 +77,4 @@ docs: $(FOR_DOCS)  ## the documents as a site, in English and Chinese: open site
 	@echo "open site/index.html"
 
 clean:
-	rm -rf $(VENV) runs build dist site *.egg-info
+	rm -rf $(VENV) runs build dist site *.egg-info lab/*.egg-info lab/build

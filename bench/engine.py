@@ -2,7 +2,7 @@
 CTranslate2 and Hugging Face.
 
     python3 bench/engine.py                              # 1,000 clients, beam 4, the paper's base size
-    python3 bench/engine.py --processes 1 4 --seconds 10
+    python3 bench/engine.py --seconds 10
     python3 bench/engine.py --device cpu --size small --clients 32
 
 Random weights, 32,000 words; every answer is made to have 24 tokens, by a beam of 4. Clients have a connection each and ask for
@@ -42,8 +42,7 @@ WORDS = 32000
 class Served:
     """`glassformer serve` as a person starts it."""
 
-    def __init__(self, run: Path, device: str, processes: int, clients: int) -> None:
-        more = ["--processes", str(processes)] if processes > 1 else []
+    def __init__(self, run: Path, device: str, clients: int) -> None:
         limits = ["--limit", f"queue={2 * clients}", "--limit", f"connections={2 * clients}"]
         command = [
             sys.executable,
@@ -56,7 +55,6 @@ class Served:
             "--device",
             device,
             *limits,
-            *more,
         ]
         path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
@@ -161,7 +159,6 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda")
     parser.add_argument("--size", choices=list(SIZES), default="base")
     parser.add_argument("--clients", type=int, default=1000)
-    parser.add_argument("--processes", type=int, nargs="*", default=[1], help="of the server")
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument(
         "--warm", type=float, default=15.0, help="seconds of load before: shapes are captured as they come"
@@ -171,27 +168,26 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = make_run(Path(folder) / "run", SIZES[args.size], words=WORDS)
-        for processes in args.processes:
-            began = time.monotonic()
-            server = Served(run, args.device, processes, args.clients)
-            ready = time.monotonic() - began
-            try:
-                asked(server.port, args.warm, args.askers, clients=args.clients)
-                good, rate, refused = asked(server.port, args.seconds, args.askers, clients=args.clients)
-                middle, late = quantile(good, 0.5), quantile(good, 0.99)
-                print(
-                    f"{processes} process(es), {args.clients} clients: {rate:,.0f} answers and {rate * NEW:,.0f} target tokens a "
-                    f"second, p50 {middle:.0f} ms, p99 {late:.0f} ms, {refused} refused; ready after {ready:.0f} s",
-                    flush=True,
-                )
-                good, half, refused = asked(server.port, args.seconds, args.askers, rate=rate / 2)
-                middle, late = quantile(good, 0.5), quantile(good, 0.99)
-                print(
-                    f"  half load: {half:,.0f} answers a second, p50 {middle:.0f} ms, p99 {late:.0f} ms, {refused} refused",
-                    flush=True,
-                )
-            finally:
-                server.end()
+        began = time.monotonic()
+        server = Served(run, args.device, args.clients)
+        ready = time.monotonic() - began
+        try:
+            asked(server.port, args.warm, args.askers, clients=args.clients)
+            good, rate, refused = asked(server.port, args.seconds, args.askers, clients=args.clients)
+            middle, late = quantile(good, 0.5), quantile(good, 0.99)
+            print(
+                f"{args.clients} clients: {rate:,.0f} answers and {rate * NEW:,.0f} target tokens a "
+                f"second, p50 {middle:.0f} ms, p99 {late:.0f} ms, {refused} refused; ready after {ready:.0f} s",
+                flush=True,
+            )
+            good, half, refused = asked(server.port, args.seconds, args.askers, rate=rate / 2)
+            middle, late = quantile(good, 0.5), quantile(good, 0.99)
+            print(
+                f"  half load: {half:,.0f} answers a second, p50 {middle:.0f} ms, p99 {late:.0f} ms, {refused} refused",
+                flush=True,
+            )
+        finally:
+            server.end()
         from glassformer import load
 
         model, texts = load(run, device=args.device), sentences(20000 if args.device == "cuda" else 200)

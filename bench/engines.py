@@ -29,9 +29,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from glassformer.config import DataConfig, DecodeConfig, Recipe
 from glassformer.formats.export import write
-from glassformer.formats.ours import OurRuntime
 from glassformer.formats.parity import folder_size, share_of_same
-from glassformer.formats.runtime import Case, Runtime, make_cases
+from glassformer.formats.runtime import Case, OurRuntime, Runtime, make_cases
 from glassformer.formats.targets import target_of
 from glassformer.models import build_model, preset
 from glassformer.tasks import TextModel
@@ -122,7 +121,7 @@ def main() -> None:
         measure(model, made_up_cases(model, given.texts), NEW, given.rounds, clock)
         return
     from glassformer.api import load
-    from glassformer.formats.sample import own_sample
+    from glassformer.formats.runtime import own_sample
 
     run = load(given.run, device="cpu")
     cases = make_cases(run, own_sample(run.recipe.data, given.run)[1], given.texts)

@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "glassformer"
-BESIDE = ("tests", "bench", "docs")
+PACKAGE, LAB = ROOT / "glassformer", ROOT / "lab" / "glassformer_lab"
+BESIDE = ("tests", "lab/tests", "bench", "docs")
 LONGEST_FILE, LONG_FILE, FEW = 400, 300, 40
 LONGEST_FUNCTION, LONGEST_KERNEL = 70, 120
 MOST_PARAMETERS, MOST_OF_A_KERNEL = 10, 20
@@ -40,7 +40,7 @@ class Figures:
 
     @property
     def room(self) -> str:
-        """The folder below the package, or the file's own name."""
+        """The folder below the package, or the file's own name; the laboratory is one."""
         return self.path.split("/")[0].removesuffix(".py")
 
     @property
@@ -68,7 +68,7 @@ def parameters(function: Function) -> list[ast.arg]:
 
 def is_command(path: str, function: Function) -> bool:
     """Whether its parameters are the options of a command: a person reads them one by one, with help for each."""
-    return path == f"cli/{function.name}.py"
+    return path in (f"cli/{function.name}.py", f"{LAB.name}/cli/{function.name}.py")
 
 
 def definitions(node: ast.AST, path: str = "", public: bool = True) -> Iterator[tuple[str, ast.AST, bool]]:
@@ -93,7 +93,9 @@ def parsed(file: Path) -> tuple[str, ast.Module]:
 def figures_of(file: Path) -> Figures:
     """The figures of one file."""
     text, tree = parsed(file)
-    found = Figures(file.relative_to(PACKAGE).as_posix(), len(text.splitlines()))
+    found = Figures(
+        file.relative_to(LAB.parent if file.is_relative_to(LAB) else PACKAGE).as_posix(), len(text.splitlines())
+    )
     for name, node, public in definitions(tree):
         full = f"{found.path}:{name}"
         public = public and not is_overload(node)
@@ -116,8 +118,8 @@ def figures_of(file: Path) -> Figures:
 
 
 def all_figures() -> list[Figures]:
-    """Of every file of the package."""
-    return [figures_of(file) for file in sorted(PACKAGE.rglob("*.py"))]
+    """Of every file of the package and of the laboratory beside it."""
+    return [figures_of(file) for package in (PACKAGE, LAB) for file in sorted(package.rglob("*.py"))]
 
 
 def long_beside() -> list[str]:

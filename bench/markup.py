@@ -29,7 +29,7 @@ import numpy as np
 
 import glassformer
 from glassformer.data.builtin.written_dates import draw_writings
-from glassformer.lab.better.shortlist import translation_table
+from glassformer.improve.shortlist import translation_table
 from glassformer.nn.taps import record
 from glassformer.tasks.markup import translate_segments
 from glassformer.text.markup import html_segments

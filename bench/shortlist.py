@@ -22,7 +22,7 @@ import torch
 from glassformer import Transformer
 from glassformer.config import DecodeConfig
 from glassformer.decode import NO_CONSTRAINTS, SpecialTokens, translate_batch
-from glassformer.lab.better.shortlist import make_shortlist
+from glassformer.improve.shortlist import make_shortlist
 from glassformer.text.tokenizer import EOS, Tokenizer
 
 CASES = [("auto", 4, 1), ("auto", 4, 32), ("int8", 1, 1), ("int8", 4, 1), ("int8", 4, 32)]  # engine, beam, batch

@@ -14,7 +14,6 @@ import hashlib
 import random
 import struct
 import warnings
-from dataclasses import fields
 from typing import Any
 
 import torch
@@ -23,8 +22,6 @@ from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode import translate_batch
 from glassformer.models import build_model
 
-# Its name at the commit that is measured.
-INVARIANT = next(f.name for f in fields(DecodeConfig) if f.name in ("batch_invariant", "strict"))
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "beam": {"beam": 4, "n_best": 3},
@@ -32,7 +29,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "diverse": {"beam": 4, "groups": 2, "diversity": 0.7, "n_best": 4},
     "sample": {"beam": 1, "temperature": 0.9, "top_k": 20, "num_samples": 2},
     "filters": {"beam": 2, "no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_new_tokens": 3},
-    "invariant": {"beam": 2, INVARIANT: True},
+    "invariant": {"beam": 2, "batch_invariant": True},
     "small batches": {"beam": 2, "batch_size": 3},
 }
 

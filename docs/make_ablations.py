@@ -1,7 +1,7 @@
-"""Writes docs/ablations.md and docs/ablations.zh.md from what `glassformer ablate` left in folders (or was put into
+"""Writes docs/ablations.md and docs/ablations.zh.md from what `glassformer sweep` left in folders (or was put into
 docs/figures/ablations before).
 
-    python3 docs/make_ablations.py runs/ablate/parts runs/ablate/gpt-ablation
+    python3 docs/make_ablations.py runs/sweep/parts runs/sweep/gpt-ablation
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from glassformer.lab.report import markdown_table
+from glassformer.runs.report import markdown_table
 
 DOCS = Path(__file__).parent
 KEPT = DOCS / "figures" / "ablations"
 INTRO = {
     "en": "# Ablations\n\n[中文](ablations.zh.md)\n\nA part taken out or exchanged, everything else equal: what `glassformer "
-    "ablate` found ([how](how-to/ablate.md)). Each variant is trained with the same seeds as the base and scored on the same "
+    "sweep` found ([how](how-to/sweep.md)). Each variant is trained with the same seeds as the base and scored on the same "
     "test examples; ± is the standard deviation over seeds, the 95% interval of a difference is Student's, over the seeds "
     "(paired) and the examples. *better* and *worse*: the interval does not hold 0; among twenty rows one does so by luck.",
-    "zh": "# 消融\n\n[English](ablations.md)\n\n拿掉或换掉一个部件，其余不变：`glassformer ablate` 的结果（[做法]"
-    "(how-to/ablate.zh.md)）。每个变体与基准用相同的随机种子训练，在相同的测试样本上计分；± 是各种子间的标准差，"
+    "zh": "# 消融\n\n[English](ablations.md)\n\n拿掉或换掉一个部件，其余不变：`glassformer sweep` 的结果（[做法]"
+    "(how-to/sweep.zh.md)）。每个变体与基准用相同的随机种子训练，在相同的测试样本上计分；± 是各种子间的标准差，"
     "差值的 95% 区间是 Student 区间，兼顾种子（成对）与样本。“更好”“更差”：区间不含 0；二十行里会有一行纯属偶然。",
 }
 COLUMNS = {
@@ -110,7 +110,7 @@ def section(name: str, found: dict[str, Any], language: str) -> list[str]:
     lines += [f"![{name}](figures/ablations/{name}.svg)", ""]
     words = ("seeds", "steps", ", ", ".") if language == "en" else ("个随机种子", "步", "，", "。")
     numbers = f"{found['seeds']} {words[0]}", f"{found['rows'][0]['steps']:,} {words[1]}"
-    command = f"`{found['command'] or 'glassformer ablate ' + found['name']}`"
+    command = f"`{found['command'] or 'glassformer sweep ' + found['name']}`"
     return [*lines, words[2].join([command, *numbers, found["machine"], found["date"]]) + words[3], ""]
 
 

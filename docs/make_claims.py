@@ -4,7 +4,7 @@ words of the Chinese tables and figures in claims_tables.toml.
 
     python3 docs/make_claims.py runs/studies/default
 
-The verdicts also go to glassformer/lab/claims/measured.json, which `glassformer study` shows beside the ones found here.
+The verdicts also go to lab/glassformer_lab/claims/measured.json, which `glassformer study` shows beside the ones found here.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from site_hooks import verdict_marks
 
 from glassformer import plots
-from glassformer.lab.claims import Claim, all_claims
-from glassformer.lab.claims.claim import DEFAULT
-from glassformer.lab.claims.judgement import draw
-from glassformer.lab.claims.report import planned_trials, results_of
-from glassformer.lab.runner import KEPT as TRIALS
-from glassformer.lab.runner import read_kept
 from glassformer.language import in_language
+from glassformer.runs.runner import KEPT as TRIALS
+from glassformer.runs.runner import read_kept
+from glassformer_lab.claims import Claim, all_claims
+from glassformer_lab.claims.claim import DEFAULT
+from glassformer_lab.claims.judgement import draw
+from glassformer_lab.claims.report import planned_trials, results_of
 
 DOCS = Path(__file__).parent
 KEPT = DOCS / "figures" / "claims"
-MEASURED = DOCS.parent / "glassformer" / "lab" / "claims" / "measured.json"
+MEASURED = DOCS.parent / "lab" / "glassformer_lab" / "claims" / "measured.json"
 
 PAGE = {
     "title": {"en": "# Claims, measured", "zh": "# 论断与测量"},

@@ -23,16 +23,18 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from glassformer.cli.verbs import make_app
 from glassformer.config.documentation import settings_of
 from glassformer.config.recipe import PARTS
 from glassformer.inspection.page.bundle import english_words
-from glassformer.lab.claims import all_claims
 from glassformer.nn.taps import SHAPES
+from glassformer_lab.claims import all_claims
 
-PACKAGE = Path(__file__).parents[1] / "glassformer"
-PO = PACKAGE / "locale" / "zh" / "LC_MESSAGES" / "glassformer.po"
+ROOT = Path(__file__).parents[1]
+PACKAGES = (ROOT / "glassformer", ROOT / "lab" / "glassformer_lab")
+PO = PACKAGES[0] / "locale" / "zh" / "LC_MESSAGES" / "glassformer.po"
 ERRORS = ("UserError", "ConfigError", "UnknownName", "WrongVerb", "NotFinite", "Unreadable", "Damaged", "ProcessLost")
 """Errors that are given their sentence and its values, as `_` is."""
 MARKS: dict[str, Any] = dict.fromkeys(("_", *ERRORS))
@@ -44,8 +46,9 @@ TYPERS = ("Options", "Arguments", "Commands", "[required]", "[default: {}]")
 
 def marked() -> Iterator[str]:
     """What is marked in the code."""
-    for _file, _line, text, _comments, _context in extract_from_dir(PACKAGE, [("**.py", "python")], keywords=MARKS):
-        yield text if isinstance(text, str) else text[0]
+    for package in PACKAGES:
+        for *_place, text, _comments, _context in extract_from_dir(package, [("**.py", "python")], keywords=MARKS):
+            yield text if isinstance(text, str) else text[0]
 
 
 def help_texts(command: Any) -> Iterator[str]:
@@ -75,7 +78,7 @@ def toml_texts() -> Iterator[str]:
         for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
             yield from shown(inner)
 
-    for path in PACKAGE.rglob("*.toml"):
+    for path in (path for package in PACKAGES for path in package.rglob("*.toml")):
         yield from shown(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
@@ -98,7 +101,7 @@ def page_words() -> set[tuple[str, str]]:
     """The words of the pages, each with the module that has it: the same word may be another in Chinese elsewhere."""
     return {
         (path.name.removesuffix("_en.js"), word)
-        for path in PACKAGE.rglob("page/*_en.js")
+        for path in PACKAGES[0].rglob("page/*_en.js")
         for word in english_words(path.read_text(encoding="utf-8")).values()
     }
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from glassformer.files import structured
-from glassformer.lab.reproduce.paper import PIECES, PaperPiece, page
+from glassformer_lab.reproduce.paper import PIECES, PaperPiece, page
 
 DOCS = Path(__file__).parent
 KEPT = DOCS / "figures" / "paper"

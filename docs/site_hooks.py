@@ -113,7 +113,7 @@ def show_code(markdown: str, page: str) -> str:
     return CODE.sub(shown, markdown)
 
 
-VERDICTS_FILE = ROOT / "glassformer" / "lab" / "claims" / "measured.json"
+VERDICTS_FILE = ROOT / "lab" / "glassformer_lab" / "claims" / "measured.json"
 TOLD = {
     "en": (
         "Measured: {verdict} ({machine}, {date})",
@@ -176,7 +176,7 @@ def answers() -> dict[str, dict[str, str]]:
 @functools.cache
 def study_names() -> set[str]:
     """The studies there are, by their files."""
-    return {path.stem for path in (ROOT / "glassformer" / "lab" / "claims").glob("*.toml")}
+    return {path.stem for path in (ROOT / "lab" / "glassformer_lab" / "claims").glob("*.toml")}
 
 
 def show_report(markdown: str, address: str, language: str) -> str:

@@ -17,7 +17,18 @@ if "torch" not in sys.modules and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP
 from glassformer.config import VERSION
 
 if TYPE_CHECKING:
-    from glassformer.api import Classifier, Embedder, Filler, Generator, Tagger, Translator, evaluate, load, train
+    from glassformer.api import (
+        Classifier,
+        Embedder,
+        Filler,
+        Generator,
+        Tagger,
+        Translator,
+        evaluate,
+        export,
+        load,
+        train,
+    )
     from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
     from glassformer.inspection.external import attention_view
     from glassformer.inspection.notebook import look
@@ -38,6 +49,7 @@ HOMES = {
         "Tagger",
         "Translator",
         "evaluate",
+        "export",
         "load",
         "train",
     ),
@@ -87,6 +99,7 @@ __all__ = [
     "attention_view",
     "build_model",
     "evaluate",
+    "export",
     "load",
     "look",
     "preset",

@@ -184,6 +184,12 @@ def identity() -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 
+def processor_identity() -> str:
+    """A short name for what the last digits of a computation on a CPU depend on: its instructions, and torch."""
+    parts = (platform.machine(), cpu_name(), *sorted(cpu_flags()), torch.__version__)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
 def describe() -> list[tuple[str, str]]:
     """This machine in lines for people: what, and how it answers."""
     have = [name for name, there in cpu_capabilities().items() if there]

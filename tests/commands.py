@@ -24,7 +24,8 @@ from typing import Any
 from tests.programs import command
 
 ROOT = Path(__file__).parents[1]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+PATHS = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": PATHS, "COLUMNS": "120"}
 
 
 @cache

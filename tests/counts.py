@@ -2,8 +2,10 @@
 
 import os
 
+SOAK = bool(os.environ.get("GLASSFORMER_SOAK"))
+
 
 def count(*, fast: int, soak: int) -> int:
     if os.environ.get("GLASSFORMER_QUICK"):
         return -(-fast // 4)
-    return soak if os.environ.get("GLASSFORMER_SOAK") else fast
+    return soak if SOAK else fast

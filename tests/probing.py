@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from glassformer.nn import Rows
-from tests.laws.zoo import FAMILIES, cases, lay_out, run, some_pairs
+from tests.laws.zoo import FAMILIES, lay_out, run, some_pairs, variants
 
 # What could matter to a head that goes: its positions, its key head, its sizes, its biases, what reads it.
 TELLING = (
@@ -26,7 +26,7 @@ TELLING = (
     "no residual",
     "modern",
 )
-CASES = [c for c in cases(*FAMILIES) if str(c.id).partition(": ")[2] in TELLING]
+CASES = [c for c in variants(*FAMILIES) if str(c.id).partition(": ")[2] in TELLING]
 PAIRS = some_pairs([(5, 4), (7, 6), (3, 6), (1, 2)], seed=3)
 
 

@@ -2,7 +2,7 @@
 
 jaxtyping's own import hook wraps every function of a module, those within functions anew at each call, and looks at each
 argument twice, before the call and after it: a third of a small model's time. This does the same once, at a function's first
-calls of a test, and then at every so manieth: the thousands that follow in a training or a search are much like them."""
+calls of a test, and after that at one call in 64: the thousands that follow in a training or a search are much like them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from typing import Any
 import jaxtyping
 from beartype import beartype
 
-PACKAGE = Path(__file__).parents[1] / "glassformer"
+ROOT = Path(__file__).parents[1]
+PACKAGES = (ROOT / "glassformer", ROOT / "lab" / "glassformer_lab")
 FIRST, THEN_EVERY = 16, 64  # calls that are checked: the first in each test, and one of so many later ones
 CALLS: Counter[Any] = Counter()
 """How often each function was called in this test."""
@@ -26,8 +27,9 @@ decorate = jaxtyping.jaxtyped
 
 def modules_with_shapes() -> list[str]:
     """The modules that write shapes in their signatures."""
-    found = [p for p in PACKAGE.rglob("*.py") if "jaxtyping" in p.read_text(encoding="utf-8")]
-    return [".".join(p.relative_to(PACKAGE.parent).with_suffix("").parts) for p in found]
+    files = [(p, package.parent) for package in PACKAGES for p in package.rglob("*.py")]
+    found = [(p, home) for p, home in files if "jaxtyping" in p.read_text(encoding="utf-8")]
+    return [".".join(p.relative_to(home).with_suffix("").parts) for p, home in found]
 
 
 def writes_shapes(function: Any) -> bool:
@@ -48,9 +50,10 @@ def checked(function: Any) -> Any:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
+        if jaxtyping.config.jaxtyping_disable:
+            return function(*args, **kwargs)
         CALLS[function] += 1
-        late = CALLS[function] > FIRST and CALLS[function] % THEN_EVERY
-        if late or jaxtyping.config.jaxtyping_disable:
+        if CALLS[function] > FIRST and CALLS[function] % THEN_EVERY:
             return function(*args, **kwargs)
         with decorate("context"):
             return strict(*args, **kwargs)

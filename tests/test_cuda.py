@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPTS = Path(__file__).parent / "cuda"
+SCRIPTS = [*(ROOT / "tests" / "cuda").glob("*.py"), *(ROOT / "lab" / "tests" / "cuda").glob("*.py")]
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.glob("*.py")))
-def test_on_the_device(script: str) -> None:
+@pytest.mark.parametrize("script", sorted(SCRIPTS), ids=lambda path: path.name)
+def test_on_the_device(script: Path) -> None:
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, str(SCRIPTS / script)]
+    command = [sys.executable, str(script)]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=900)
     print(done.stdout[-3000:])
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]

@@ -20,6 +20,8 @@ import glassformer
 from glassformer.data.tokens import TokenFile
 from tests.talking import make_run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 NEEDS_TRITON = re.compile(r"kernel|triton")
 RUNS = {
@@ -128,7 +130,6 @@ def test_the_notebooks_are_there_in_both_languages_with_what_they_show() -> None
         assert sum("assert" in cell.source for cell in one) >= 3
 
 
-@pytest.mark.slow
 def test_the_notebooks_run(tmp_path: Path) -> None:
     """Cell by cell, with what they claim asserted in them, in one kernel, which is emptied between them: the last finds the run
     that the first has trained."""

@@ -6,17 +6,14 @@ import math
 import re
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
 
 from glassformer import load, plots
-from glassformer.cli import figures as verb
 from glassformer.errors import UserError
 from glassformer.inspection import patching
-from tests.commands import call
 from tests.talking import make_run
 from tests.test_plots import check_pictures
 
@@ -25,6 +22,8 @@ sys.path.insert(0, str(DOCS))
 
 import make_figures as figures
 from figure_words import CHINESE, chinese, reword
+
+pytestmark = pytest.mark.slow
 
 
 def test_tends_to_zero_and_how_slowly() -> None:
@@ -133,31 +132,6 @@ def test_schedules() -> None:
     assert found["noam"][3999] == pytest.approx(found["noam"][999] / 2), "the inverse square root"
     assert found["wsd"][7999] == found["wsd"][999] and found["wsd"][9999] == 0.0
     assert found["cosine"][5499] == pytest.approx(found["cosine"][999] / 2, rel=1e-6)
-
-
-@pytest.mark.slow
-def test_the_verb_draws_every_figure_the_same_each_time(tmp_path: Path) -> None:
-    """Broken variant: a date in the file, so that every build is a change."""
-    done = call("figures", tmp_path / "a")
-    assert done.returncode == 0, done.stderr
-    both = {f"{name}{ending}" for name in figures.FIGURES for ending in ("", ".zh")}
-    assert {p.stem for p in (tmp_path / "a").iterdir()} == both
-    for path in (tmp_path / "a").iterdir():
-        assert len(list(ElementTree.parse(path).getroot().iter())) > 50
-        assert path.stat().st_size < 200_000
-    for name in ("schedules", "alibi"):
-        again = plots.save(figures.FIGURES[name](), tmp_path / name, kinds=("svg",))[0]
-        assert again.read_bytes() == (tmp_path / "a" / again.name).read_bytes()
-    (tmp_path / "file").write_text("")
-    assert "cannot be written" in call("figures", tmp_path / "file" / "x").stderr
-
-
-def test_without_a_checkout_the_verb_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As from a wheel, which has no docs. Broken variant: a traceback that names a file of ours."""
-    monkeypatch.setattr(verb, "DOCS", tmp_path)
-    with pytest.raises(UserError, match="in a checkout of the source"):
-        verb.figures(tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_dictionary_the_words_and_the_turns() -> None:

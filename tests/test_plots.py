@@ -14,6 +14,8 @@ import pytest
 from glassformer import plots
 from glassformer.plots import fonts
 
+pytestmark = pytest.mark.slow
+
 RECORDS = [
     {"step": 10, "loss": 3.0, "lr": 1e-3},
     {"step": 20, "loss": 2.0, "lr": 2e-3},

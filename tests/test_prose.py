@@ -19,8 +19,8 @@ import pytest
 from tests.test_house import HOUSE
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("glassformer", "tests", "bench", "docs", "tools", "examples")
-PACKAGE = sorted((ROOT / "glassformer").rglob("*.py"))
+FOLDERS = ("glassformer", "lab", "tests", "bench", "docs", "tools", "examples")
+PACKAGE = sorted(path for folder in ("glassformer", "lab/glassformer_lab") for path in (ROOT / folder).rglob("*.py"))
 DOCUMENTS = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "decisions.md", ROOT / "docs" / "log.md"]
 FILE = re.compile(r"(?<![\w/.<*:-])([A-Za-z_][\w/-]*\.py)\b")
 IN_TICKS = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")

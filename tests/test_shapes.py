@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.nn import block
-from tests.shapes import FIRST, PACKAGE, THEN_EVERY, checked, modules_with_shapes
+from tests.shapes import FIRST, PACKAGES, THEN_EVERY, checked, modules_with_shapes
 
 Ids = Int[Tensor, " n"]
 
@@ -70,7 +70,8 @@ def test_every_function_that_writes_shapes_is_checked() -> None:
         if name.split(".")[1] not in ("nn", "models", "decode"):
             continue
         module = importlib.import_module(name)
-        tree = ast.parse(Path(PACKAGE.parent, *name.split(".")).with_suffix(".py").read_text(encoding="utf-8"))
+        path = Path(PACKAGES[0].parent, *name.split(".")).with_suffix(".py")
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         for owner, body in [(module, tree.body)] + [
             (getattr(module, node.name), node.body) for node in tree.body if isinstance(node, ast.ClassDef)
         ]:

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import torch
@@ -71,10 +70,7 @@ class SelfAttention(nn.Module):
         if embed_dim % num_head:
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_head {num_head}")
         self.num_head = num_head
-        self.q_layer = nn.Linear(embed_dim, embed_dim)
-        self.k_layer = nn.Linear(embed_dim, embed_dim)
-        self.v_layer = nn.Linear(embed_dim, embed_dim)
-        self.proj_layer = nn.Linear(embed_dim, embed_dim)
+        self.q_layer, self.k_layer, self.v_layer, self.proj_layer = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
         self.attn_drop = nn.Dropout(dropout)
         self.proj_drop = nn.Dropout(dropout)
 
@@ -110,6 +106,10 @@ class FFN(nn.Module):
         return self.drop(self.fc2(gelu(self.fc1(x))))
 
 
+SPELT = {"attn": "attention", "ln1": "norm1", "ln2": "norm2"}
+OF_ATTENTION = ("q_layer", "k_layer", "v_layer", "proj_layer", "attn_drop", "proj_drop", "num_head")
+
+
 class TransformerLayer(nn.Module):
     """x + attention(norm(x))，然后 x + FFN(norm(x))：先归一化。`no_res` 去掉残差连接，
     看看它们有什么用。"""
@@ -126,10 +126,20 @@ class TransformerLayer(nn.Module):
 
     def __getattr__(self, name: str) -> Any:
         """layer.q_layer 就是 layer.attention.q_layer，其他部件也一样；有人写作 `attn`、`ln1`、`ln2`。"""
-        name = {"attn": "attention", "ln1": "norm1", "ln2": "norm2"}.get(name, name)
-        if name in ("q_layer", "k_layer", "v_layer", "proj_layer", "attn_drop", "proj_drop", "num_head"):
+        name = SPELT.get(name, name)
+        if name in OF_ATTENTION:
             return getattr(self.attention, name)
         return super().__getattr__(name)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        """权重叫其中哪个名字都行；混在权重里的三角掩码在这里重新造。"""
+        for key in [key for key in state_dict if key.startswith(prefix)]:
+            first, dot, others = key.removeprefix(prefix).partition(".")
+            name = f"attention.{first}" if first in OF_ATTENTION else SPELT.get(first, first)
+            weight = state_dict.pop(key)
+            if others not in ("mask", "bias", "tril") or name != "attention":
+                state_dict[prefix + name + dot + others] = weight
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(B, T, C) -> (B, T, C) 和注意力权重 (B, H, T, T)。"""
@@ -145,17 +155,9 @@ class GPT(nn.Module):
     `no_pos` 去掉位置：这时词序只靠因果掩码来体现。"""
 
     def __init__(
-        self,
-        vocab_size: int,
-        max_seq_len: int,
-        num_layer: int,
-        embed_dim: int,
-        num_head: int,
-        feedforward_dim: int,
-        dropout: float = 0.0,
-        no_res: bool = False,
-        no_pos: bool = False,
-    ) -> None:
+        self, vocab_size: int, max_seq_len: int, num_layer: int, embed_dim: int, num_head: int, feedforward_dim: int,
+        dropout: float = 0.0, no_res: bool = False, no_pos: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.max_seq_len, self.num_layer, self.no_pos = max_seq_len, num_layer, no_pos
         self.word_token_embedding = nn.Embedding(vocab_size, embed_dim)
@@ -218,14 +220,9 @@ class GPT(nn.Module):
 
     @torch.no_grad()
     def generate(
-        self,
-        idx: Any = None,
-        max_new_tokens: Any = None,
-        temperature: float | int = 1.0,
-        top_k: int | None = None,
-        eos: int | None = None,
-        **theirs: Any,
-    ) -> Any:
+        self, idx: Any = None, max_new_tokens: Any = None, temperature: float | int = 1.0, top_k: int | None = None,
+        eos: int | None = None, **theirs: Any,
+    ) -> Any:  # fmt: skip
         """idx (B, T) 以及它后面的内容；给了 `eos`，一行到那里结束，之后都是 eos。调用前先 .eval()。
 
         温度为 0 取最可能的编号。进来是 NumPy 数组，出去也是；一段文本不带 B 进来，出去也不带：
@@ -255,18 +252,17 @@ and so the line goes on its own dark way.
 
 def main(steps: int = 200) -> str:
     """一个字符一个字符地教它背下四行诗，再让它从开头几个词接着写。"""
-    began = time.perf_counter()
     torch.manual_seed(1)
     torch.set_num_threads(1)  # 这么小的矩阵，多一个线程反而更慢
     letters = sorted(set(POEM))
     ids = torch.tensor([letters.index(c) for c in POEM])
     model = GPT(len(letters), 32, num_layer=2, embed_dim=64, num_head=4, feedforward_dim=256, dropout=0.0)
-    logits, weights = model(ids[None, :16])
-    print(f"{model.get_num_params():,} parameters; shapes on the way:")
+    logits, weights = model(start := ids[None, :16])
+    sizes = [start, model.word_token_embedding(start), weights[0], logits]
     print(
-        f"  ids (1, 16), embedded {tuple(model.word_token_embedding(ids[None, :16]).shape)}, attention weights a layer"
+        f"{model.get_num_params():,} parameters; ids, embedded, a layer's weights, logits:",
+        *(tuple(x.shape) for x in sizes),
     )
-    print(f"  {tuple(weights[0].shape)}, logits {tuple(logits.shape)}")
 
     optimizer = torch.optim.AdamW(model.configure_optimizers(weight_decay=0.1))
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=4e-3, total_steps=steps, pct_start=0.1)
@@ -289,10 +285,7 @@ def main(steps: int = 200) -> str:
     written = model.generate(ids[None, :12], len(ids) - 12, temperature=0)
     text = "".join(letters[i] for i in written[0])
     print("".join(f"  | {line}\n" for line in text.splitlines()), end="")
-    print(f"{time.perf_counter() - began:.0f} seconds")
-    print(
-        "try next: no_pos=True, no_res=True, a temperature of 1; then `glassformer train stdlib-gpt`, a text of your own"
-    )
+    print("try next: no_pos=True, no_res=True, a temperature of 1; then `glassformer train stdlib-gpt`")
     return text
 
 

@@ -108,6 +108,10 @@ class MultiHeadAttention(nn.Module):
         ones = torch.ones(1, 1, self.block_size, self.block_size, device=self.c_proj.weight.device)
         return ones.tril() if self.is_causal else ones
 
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        state_dict.pop(f"{prefix}bias", None)  # 他们的缓冲区，不是权重
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, C), (B, S, C), (B, S, C) -> (B, T, C)。`mask` 是 (T, S) 或 (B, T, S)：见 as_mask。"""
         # RIGHT: 键和值按自己的长度（那个 -1）分成头；若按查询的长度，S 就必须等于 T。
@@ -235,6 +239,10 @@ class PositionalEncoding(nn.Module):
         table = sinusoids(config.block_size, config.n_embd).to(torch.get_default_dtype())
         self.register_buffer("pe", table, persistent=False)
 
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        self.pe = state_dict.pop(f"{prefix}pe", self.pe).flatten(0, -2).to(self.pe)  # 他们的可能是 (1, T, C)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, C)。每个位置都有正弦值，所以需要更长的表时就做一张。"""
         if x.size(1) > self.pe.size(0):
@@ -293,8 +301,7 @@ class Transformer(nn.Module):
         targets, tgt = None if targets is ... else targets, None if tgt is None else as_ids(tgt)
         if theirs or src is None or tgt is None or unsaid or (targets is None and (tgt[:, 0] != self.config.bos).any()):
             raise TypeError(
-                "use model(src, tgt, targets): two texts, the target from BOS on; targets=None asks for what comes next; "
-                "for one text, GPT"
+                "use model(src, tgt, targets): two texts, tgt from BOS on; targets=None: what comes next; for one text, GPT"
             )
         src = as_ids(src)
         # RIGHT: 填充对谁都不可见，也不算进损失。

@@ -2,7 +2,7 @@
 compile the same again. torch's own place is a temporary folder, which may be gone after a restart.
 
 Each torch, CUDA, GPU and processor has a folder `compiled/NAME`. What lies there is run, so it must be the user's alone: a folder
-that belongs to someone else, or that others may write into, is not used. No code is ever read from a run.
+that belongs to someone else, or that others may write into or replace, is not used. No code is ever read from a run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import functools
 import hashlib
 import os
 import re
-import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ from pathlib import Path
 import torch
 
 from glassformer import machine
-from glassformer.files.cache import CacheEntry, cache_folder, remove
+from glassformer.files.cache import CacheEntry, cache_folder, is_private, remove
 from glassformer.language import _, localized
 from glassformer.screen import say
 
@@ -35,14 +34,6 @@ def entry_name() -> str:
     words = f"torch-{torch.__version__}-cuda-{torch.version.cuda or torch.version.hip or 'none'}-{device}"
     instructions = hashlib.sha256(" ".join([machine.cpu_name(), *sorted(machine.cpu_flags())]).encode()).hexdigest()[:8]
     return re.sub(r"[^\w.+]+", "-", f"{words}-{instructions}")
-
-
-def is_private(folder: Path) -> bool:
-    """Whether a folder is a real one, of this user, and nobody else may write into it."""
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
-        return False
-    return not hasattr(os, "geteuid") or (found.st_uid == os.geteuid() and not found.st_mode & 0o022)
 
 
 def bytes_in(folder: Path) -> int:

@@ -3,8 +3,8 @@
 A processor's name does not tell which way is faster; a short trial does. Its result lies in the user's cache folder, one
 small file a trial, under a name made of all that it depends on (`machine.identity`), so that another processor, another torch
 or another version of this package measures again. A damaged file is made anew; where nothing can be written, the trial is
-made once a process. Of two processes that try at the same time, both take what the first has written: an answer must
-not change while a training is stopped and resumed.
+made once a process. Of two processes that try at the same time, both take what the first has written. A training keeps its
+answers in its run, and keeps to them when it is gone on with (runs/setup.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import contextlib
 import json
 import math
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,7 +20,9 @@ from pathlib import Path
 import torch
 
 from glassformer import machine
+from glassformer.files import structured
 from glassformer.files.cache import CacheEntry, cache_folder
+from glassformer.files.durable import write_bytes
 from glassformer.language import _, localized
 
 MAX_BYTES = 1 << 16  # of a file that could be one of ours
@@ -65,9 +66,7 @@ def speedup(
 def read_gains(path: Path) -> Gains | None:
     """The result in a file; None where there is none, or where it is damaged."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        found = json.loads(content) if len(content) <= MAX_BYTES else None
+        found = json.loads(structured.read_regular(path, MAX_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     gains = found.get("gains") if isinstance(found, dict) else None
@@ -83,10 +82,9 @@ def write_gains(path: Path, gains: Mapping[str, float]) -> Gains:
     content = json.dumps({"gains": gains, "measured": time.strftime("%Y-%m-%d")}, indent=1).encode()
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".tmp-", delete=False) as file:
-            file.write(content)
-        temporary = Path(file.name)
+        temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
         try:
+            write_bytes(temporary, content)
             if path.exists() and read_gains(path) is None:
                 path.unlink(missing_ok=True)
             os.link(temporary, path)  # refuses where there is one
@@ -102,8 +100,8 @@ def write_gains(path: Path, gains: Mapping[str, float]) -> Gains:
 def trial_entries() -> list[CacheEntry]:
     """The results that are kept, the oldest first."""
     home, found = cache_folder(), []
-    for path in (home / "trials").glob("*.json") if home is not None else ():
-        with contextlib.suppress(OSError):  # another process may have removed it
+    with contextlib.suppress(OSError):  # no such folder, or another process has removed one
+        for path in (home / "trials").glob("*.json") if home is not None else ():
             if read_gains(path):
                 about = localized(_("a trial of what is faster here: {name}", path.stem))
                 found.append(CacheEntry(path, about, path.stat().st_size, path.stat().st_mtime))
@@ -121,6 +119,16 @@ def gains(name: str, measure: Callable[[], Mapping[str, float]]) -> Gains:
             path = folder / "trials" / f"{name.replace(' ', '-')}-{key[1]}.json"
             KNOWN[key] = read_gains(path) or write_gains(path, rounded())
     return KNOWN[key]
+
+
+def known_gains() -> dict[str, Gains]:
+    """The gains by which this process has chosen so far, by the name of the trial."""
+    return {name: gains for (name, identity), gains in KNOWN.items() if identity == machine.identity()}
+
+
+def keep_to(known: Mapping[str, Mapping[str, float]]) -> None:
+    """From now on these are the gains, whatever was measured or is in the cache: those of a run that is gone on with."""
+    KNOWN.update({(name, machine.identity()): dict(gains) for name, gains in known.items()})
 
 
 def largest_size_worth(found: Mapping[str, float], least: float = MIN_GAIN) -> int:

@@ -22,12 +22,6 @@ from torch import Tensor
 from glassformer import machine
 from glassformer.accel import trials
 from glassformer.accel.short_attention import ShortAttentionKernel
-from glassformer.accel.small_products import (
-    largest_newton_schulz,
-    largest_small_product,
-    try_small_products,
-    widest_training,
-)
 from glassformer.errors import install_hint
 from glassformer.language import _
 from glassformer.nn.attention import fused_attention
@@ -104,16 +98,6 @@ def choose_short_rows() -> PathChoice:
     return PathChoice(True, f"up to {limit} keys; a trial here: times as fast {told} keys", max(found.values()))
 
 
-def choose_small_products() -> PathChoice:
-    """Whether small products are BLAS's on this CPU, and up to which size: by trials, whose results are kept."""
-    limit, found = largest_small_product(), trials.gains("small products", try_small_products)
-    told = ", ".join(f"{gain:.2f} with {int(size):,}" for size, gain in found.items())
-    muon, width = largest_newton_schulz(), widest_training()
-    limits = {"multiplications": limit, "Muon": muon, "training, width": width}
-    why = "".join(f"{name}: up to {most:,}; " for name, most in limits.items() if most)
-    return PathChoice(bool(why), f"{why}a trial here: times as fast {told}", max(found.values()))
-
-
 def choose_int8() -> PathChoice:
     """Whether 8-bit decoding can be had: by what CTranslate2 says of this processor."""
     if importlib.util.find_spec("ctranslate2") is None:
@@ -151,12 +135,6 @@ PATHS = (
         "decoding on a CPU: matrices laid out once as the product wants them",
         lambda: PathChoice(True, "on every CPU"),
         (Measured(1.44, XEON, "2026-11-15"),),
-    ),
-    FastPath(
-        "small products",
-        "the live page, Muon and small models in training on a CPU: products by BLAS, which starts sooner than oneDNN",
-        choose_small_products,
-        (Measured(1.7, NEOVERSE, "2026-11-17"),),
     ),
     FastPath(
         "8 bits",

@@ -19,7 +19,7 @@ from typing import Any
 
 from glassformer.api.loading import load
 from glassformer.api.models import LoadedModel
-from glassformer.config import DataConfig, Recipe
+from glassformer.config import DataConfig, Recipe, did_you_mean
 from glassformer.config.data import DataFile
 from glassformer.config.recipe import apply_override
 from glassformer.data.augment import PERTURBATIONS, perturbed
@@ -96,12 +96,6 @@ def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]
     return "test", ()
 
 
-def check_comet(data: DataConfig, comet: str | None) -> None:
-    """Refuses COMET where nothing is translated."""
-    if comet is not None and data.task != "pairs":
-        raise UserError("COMET scores translations, and this run learned from no pairs; leave it out")
-
-
 def evaluate_run(
     path: Path,
     *,
@@ -112,19 +106,15 @@ def evaluate_run(
     device: str = "auto",
     model: LoadedModel | None = None,
     perturb: str | None = None,
-    comet: str | None = None,
 ) -> Evaluation:
     """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples. `model`: the run's
-    model as it is in memory, in the place of the weights on disk. `perturb`: on pairs that are changed so (data/augment.py).
-    `comet`: the folder of a COMET that scores what is written, too."""
+    model as it is in memory, in the place of the weights on disk. `perturb`: on pairs that are changed so (data/augment.py)."""
     run = RunFolder.open(path)
     recipe = with_overrides(run.recipe, overrides)
-    check_comet(recipe.data, comet)
     if files and split is not None:
         raise UserError(
             "{files} are no split of the run; leave out the split or the files", " and ".join(map(str, files))
         )
-    recipe = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, comet=comet))
     changed = {override.partition("=")[0] for override in overrides}
     notes: tuple[str, ...] = ()
     examples: Any
@@ -263,17 +253,24 @@ def evaluate(
     split: str | None = None,
     limit: int | None = None,
     device: str = "auto",
-    comet: str | Path | None = None,
+    file: str | Path | None = None,
+    **unknown: Any,
 ) -> RunScores:
     """Scores of a run on one of its splits (test, where it has one), or on examples of your own: a list of (source, target),
-    (text, label) or (words, tags), or a table with those fields. A model is scored as it is in memory, ablated or changed.
-    `comet`: the folder of an imported COMET, whose score is given, too.
+    (text, label) or (words, tags), a table with those fields, or a `file` in a format of training data. A model is scored as
+    it is in memory, ablated or changed.
 
     >>> evaluate("runs/dates", [("3 mai 1979", "1979-05-03")])["exact_match"]
     0.0
     """
+    for name in unknown:
+        known = ("data", "split", "limit", "device", "file")
+        raise UserError("evaluate takes no {name!r}{suggestion}", name, did_you_mean(name, known))
+    if data is not None and file is not None:
+        raise UserError("evaluate scores a file or examples of your own; leave one of them out")
+    given, on = (data, "your own") if file is None else (file, str(file))
     if isinstance(run, LoadedModel):
-        if data is None and run.origin is None:
+        if given is None and run.origin is None:
             raise UserError("this model came from no run, so it has no splits; give it examples")
         model: LoadedModel | None = run
         path = run.origin.path if run.origin is not None else Path()
@@ -281,18 +278,18 @@ def evaluate(
         model, path = None, Path(run)
     if model is not None and device != "auto":
         raise UserError("a model is where it is; move it with .to({device!r}), and leave device out", device)
-    if data is not None and split is not None:
+    if given is not None and split is not None:
         raise UserError("examples of your own are no split of the run; leave split or the examples out")
-    named = None if comet is None else str(comet)
-    if data is None:
-        found = evaluate_run(path, split=split, limit=limit, device=device, model=model, comet=named)
+    if given is None:
+        found = evaluate_run(path, split=split, limit=limit, device=device, model=model)
         return RunScores(found.scores, found.examples, found.on, tuple(found.notes))
     model = model or load(path, device=device)
     config = model.recipe.data
-    check_comet(config, named)
-    examples = [row.example for row in memory_rows(config, data, ReadContext())]
+    if file is not None:
+        examples = list(pairs_of_files(model, [Path(file)], []))
+    else:
+        examples = [row.example for row in memory_rows(config, data, ReadContext())]
     if not examples:
         raise UserError("there is not a single example to score; give a list with at least one")
-    recipe = dataclasses.replace(model.recipe, train=dataclasses.replace(model.recipe.train, comet=named))
-    scores, count, notes = score_examples(model, recipe, config, "test", examples, limit)
-    return RunScores(scores, count, "your own", notes)
+    scores, count, notes = score_examples(model, model.recipe, config, "test", examples, limit)
+    return RunScores(scores, count, on, notes)

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
-from glassformer.api.models import MODELS, Classifier, Embedder, Filler, Generator, RunOrigin, Tagger, Translator
+from glassformer.api.models import (
+    MODELS,
+    Classifier,
+    Embedder,
+    Filler,
+    Generator,
+    LoadedModel,
+    RunOrigin,
+    Tagger,
+    Translator,
+)
 from glassformer.config import did_you_mean
 from glassformer.decode.ensemble import Ensemble
 from glassformer.errors import UserError
@@ -18,6 +28,9 @@ from glassformer.runs.checkpoint import read_state
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 from glassformer.tasks.text_model import Verb
+
+if TYPE_CHECKING:
+    from glassformer.formats.parity import ParityReport
 
 AnyModel = Translator | Generator | Filler | Classifier | Tagger | Embedder
 
@@ -169,3 +182,22 @@ def load(
     if adapter is not None:  # the scores are those without it
         origin = RunOrigin(origin.path, f"{origin.weights}, with the adapter {adapter}")
     return MODELS[task or plain.verb](model, folder.tokenizers, recipe, origin)  # type: ignore[return-value]
+
+
+def export(
+    run: str | Path | LoadedModel,
+    to: str,
+    out: str | Path,
+    *,
+    quantize: str | None = None,
+    sample: Sequence[Any] | None = None,
+    overwrite: bool = False,
+) -> ParityReport:
+    """Writes a run, or a model that is loaded, as a folder for another program, and gives the report of how equal the two are:
+    `load(run).export(...)`, whose options these are.
+
+    >>> export("runs/dates", "ct2", "for-ctranslate2", sample=[("3 mai 1979", "1979-05-03")], overwrite=True).passed
+    True
+    """
+    model = run if isinstance(run, LoadedModel) else load(run)
+    return model.export(to, out, quantize=quantize, sample=sample, overwrite=overwrite)

@@ -82,6 +82,8 @@ class LoadedModel(TextModel):
     def __getattr__(self, name: str) -> Any:
         if name in ("stream", "score") or any(name in verbs for verbs in VERBS.values()):
             raise self.cannot(name)
+        if name == "evaluate":
+            raise AttributeError(f"a {type(self).__name__} has no 'evaluate'; glassformer.evaluate(model) scores it")
         close = did_you_mean(name, [known for known in dir(type(self)) if not known.startswith("_")])
         raise AttributeError(f"a {type(self).__name__} has no {name!r}{close}")
 
@@ -154,7 +156,7 @@ class LoadedModel(TextModel):
         one, the run's own test split. An export that is another model is an error, and leaves nothing. `overwrite`: an
         earlier export in that folder is replaced."""
         from glassformer.formats.export import export_model
-        from glassformer.formats.sample import NO_SPLIT, own_sample
+        from glassformer.formats.runtime import NO_SPLIT, own_sample
 
         run = None if self.origin is None else self.origin.path
         if sample is not None:

@@ -12,7 +12,6 @@ from glassformer.api.loading import AnyModel, load
 from glassformer.config import Recipe
 from glassformer.config.fields import did_you_mean
 from glassformer.config.fine_tune import fine_tuned
-from glassformer.config.other_names import OTHER_NAMES, with_own_names
 from glassformer.config.recipe import PARTS, presets_first, put_later, read_recipe, read_values
 from glassformer.errors import ConfigError, UserError
 from glassformer.language import _
@@ -44,7 +43,6 @@ def place_of(name: str) -> tuple[str, str]:
     if rest:
         return part, rest
     found = [own for own, kind in PARTS.items() if name in {f.name for f in dataclasses.fields(kind)}]
-    found = found or [part for part, names in OTHER_NAMES.items() if name in names]
     if len(found) == 1:
         return found[0], name
     if found:
@@ -71,8 +69,6 @@ def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[
         else:
             part, setting = place_of(name)
             given.append((part, setting, "none" if value is None else value))
-    for own in OTHER_NAMES:  # refuses contradictions
-        with_own_names({setting: value for part, setting, value in given if part == own}, own)
     for part, setting, value in presets_first(given, lambda one: f"{one[0]}.{one[1]}"):
         put_later(out.setdefault(part, {}), part, setting, value)
     return out

@@ -6,7 +6,7 @@
 Run either: `python glassformer/classic/transformer.py` trains it on a toy task in seconds.
 """
 
-from glassformer.classic.gpt import GPT
+from glassformer.classic.gpt import FFN, GPT, SelfAttention
 from glassformer.classic.transformer import (
     MLP,
     Config,
@@ -23,6 +23,7 @@ from glassformer.classic.transformer import (
 )
 
 __all__ = [
+    "FFN",
     "GPT",
     "MLP",
     "Config",
@@ -34,6 +35,7 @@ __all__ = [
     "MultiHeadAttention",
     "PositionEncoding",
     "PositionalEncoding",
+    "SelfAttention",
     "Transformer",
     "attention",
 ]

@@ -86,7 +86,6 @@ def real_tokens(lengths: Any, ids: Tensor) -> Tensor:
 
 class MultiHeadAttention(nn.Module):
     """H attentions side by side, each in D = C/H of the dimensions, joined by one more matrix.
-
     Self-attention is `attn(x, x, x)`; cross-attention is `attn(x, enc_out, enc_out)`."""
 
     def __init__(self, config: Any, is_causal: bool = False) -> None:
@@ -106,6 +105,10 @@ class MultiHeadAttention(nn.Module):
         """Their buffer: 1 where attention is allowed, 0 elsewhere, (1, 1, block_size, block_size)."""
         ones = torch.ones(1, 1, self.block_size, self.block_size, device=self.c_proj.weight.device)
         return ones.tril() if self.is_causal else ones
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        state_dict.pop(f"{prefix}bias", None)  # a buffer of theirs, no weight
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, C), (B, S, C), (B, S, C) -> (B, T, C). `mask` (T, S) or (B, T, S): see as_mask."""
@@ -234,6 +237,10 @@ class PositionalEncoding(nn.Module):
         table = sinusoids(config.block_size, config.n_embd).to(torch.get_default_dtype())
         self.register_buffer("pe", table, persistent=False)
 
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        self.pe = state_dict.pop(f"{prefix}pe", self.pe).flatten(0, -2).to(self.pe)  # theirs may be (1, T, C)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def forward(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, C). A sinusoid exists at every position, so a longer table is made when one is needed."""
         if x.size(1) > self.pe.size(0):
@@ -284,7 +291,6 @@ class Transformer(nn.Module):
         **theirs: Any,
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """src (B, S), tgt (B, T): BOS w1 w2 ..., targets (B, T): w1 w2 ... EOS -> logits (B, T, V), mean loss.
-
         With targets=None: those after the last token of each row, (B, 1, V), and None. Rows are padded on the right, and the
         lengths (B,) say how far each goes; a target below 0 (-1, -100) is not learned."""
         # RIGHT: two texts. With one in both, the encoder shows the decoder its answer: even random ids are "learned".
@@ -292,8 +298,7 @@ class Transformer(nn.Module):
         targets, tgt = None if targets is ... else targets, None if tgt is None else as_ids(tgt)
         if theirs or src is None or tgt is None or unsaid or (targets is None and (tgt[:, 0] != self.config.bos).any()):
             raise TypeError(
-                "use model(src, tgt, targets): two texts, the target from BOS on; targets=None asks for what comes next; "
-                "for one text, GPT"
+                "use model(src, tgt, targets): two texts, tgt from BOS on; targets=None: what comes next; for one text, GPT"
             )
         src = as_ids(src)
         # RIGHT: padding is hidden from everyone and left out of the loss.

@@ -21,7 +21,6 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from glassformer.config import VERSION
-from glassformer.config.other_names import with_own_names
 from glassformer.errors import ConfigError, UserError
 from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
@@ -73,7 +72,6 @@ def difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | Non
         if there.get(key) != wanted.get(key):
             return other
     old, new = there.get("options") or {}, wanted.get("options") or {}
-    old = with_own_names(old, "decode") if isinstance(old, dict) else old  # of an earlier version, perhaps
     changed = sorted(k for k in {*old, *new} if old.get(k) != new.get(k)) if isinstance(old, dict) else ["options"]
     if changed:
         return _("with another setting of {changed}", ", ".join(changed))

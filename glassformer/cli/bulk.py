@@ -144,7 +144,7 @@ def start(request: BulkRequest, threads: int, gpu: str | None) -> None:
     """In a worker that begins: so many threads, and this GPU."""
     import torch
 
-    from glassformer.lab.runner import leave_with_parent
+    from glassformer.runs.runner import leave_with_parent
 
     leave_with_parent()
     torch.set_num_threads(threads)

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli import options
+from glassformer.cli.own_data import files_and_changes, settings_of
 from glassformer.errors import UserError
 from glassformer.language import _, localized
-from glassformer.screen import RIGHT, make_table, table_console, warn
+from glassformer.screen import RIGHT, make_table, say, table_console, warn
 
 ENDINGS = (".tsv", ".txt", ".jsonl", ".ndjson")
 LEAST = 0.5  # of another program's scores, which mostly lie between 0 and 1
@@ -64,22 +65,22 @@ def lowest(least: float | None, score_column: str | None) -> float:
 
 @options.documented
 def clean(
-    files: list[Path],
+    files: list[str],
     out: Path,
     languages: str | None = None,
     without: list[str] | None = None,
     score: tuple[str, str] | None = None,
     score_column: str | None = None,
     least: float | None = None,
-    source_field: str = "source",
-    target_field: str = "target",
+    source_field: str | None = None,
+    target_field: str | None = None,
     as_json: bool = False,
 ) -> None:
     """Repair pairs and take out those that teach wrong things. What is taken is kept in OUT.removed.tsv with the rule that took
     it, what is repaired in OUT.repaired.tsv as it was, and OUT.report.md and .json show examples of every rule."""
     from glassformer.cli.evaluate import new_file
     from glassformer.data import cleaning
-    from glassformer.data.doctor.roles import pairs_to_clean
+    from glassformer.data.doctor.roles import fields_in_words, pairs_to_clean
 
     stem, good = stem_of(out), lowest(least, score_column)
     write_pairs = new_file(out)
@@ -91,8 +92,15 @@ def clean(
     if len(sides) not in (0, 2):
         raise UserError("--languages are two codes with a comma between, such as en,de; not {languages}", languages)
     cleaning.need_extra()
+    paths, changes = files_and_changes(files)
+    options = {"source_field": source_field, "target_field": target_field}
+    given = settings_of(changes) | {key: value for key, value in options.items() if value is not None}
+    given.pop("task", None)
+    config = pairs_to_clean(paths, given)
+    if columns := fields_in_words(config):
+        say(columns)
     cleaned = cleaning.clean(
-        pairs_to_clean(files, {"source_field": source_field, "target_field": target_field}),
+        config,
         languages=sides,
         without=without or (),
         column=score_column,
@@ -107,7 +115,7 @@ def clean(
     if not cleaned.kept:
         raise UserError("the rules left no pair of {read:,}; see {report}", cleaned.read, f"{stem}.report.md")
     is_jsonl = f"{out}".removesuffix(".gz").lower().endswith(ENDINGS[2:])
-    text = cleaned.as_jsonl(source_field, target_field) if is_jsonl else cleaning.as_tsv(cleaned.rows())
+    text = cleaned.as_jsonl(config.source_field, config.target_field) if is_jsonl else cleaning.as_tsv(cleaned.rows())
     write_pairs(gzip.compress(text.encode("utf-8", "replace"), mtime=0) if out.suffix == ".gz" else text)
     if as_json:
         print(json.dumps(facts, ensure_ascii=False))

@@ -21,7 +21,6 @@ def compare(
     split: str = "test",
     examples: int = 500,
     show: int = 8,
-    comet: Path | None = None,
     out: Path | None = None,
     as_json: bool = False,
     device: options.Device = "auto",
@@ -40,8 +39,7 @@ def compare(
         def tell(what: str) -> None:
             display.update(display.done + 1, what)
 
-        scorer = None if comet is None else str(comet)
-        found = study.compare(models, names, split, examples, (first / "data", second / "data"), tell, scorer)
+        found = study.compare(models, names, split, examples, (first / "data", second / "data"), tell)
     if out is not None:
         with writing(out):
             out.mkdir(parents=True, exist_ok=True)

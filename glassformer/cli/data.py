@@ -11,8 +11,9 @@ import typer
 
 from glassformer.cli import options
 from glassformer.cli.clean import clean
+from glassformer.cli.own_data import files_and_changes, settings_of
 from glassformer.language import _
-from glassformer.screen import table_console
+from glassformer.screen import say, table_console
 
 HELP = "Fetch data, look at it and clean it before training."
 
@@ -35,10 +36,10 @@ def get(name: str, out: Path | None = None, mirror: str | None = None) -> None:
 def check(
     files: list[str],
     task: options.Task = None,
-    source_field: str = "source",
-    target_field: str = "target",
-    text_field: str = "text",
-    label_field: str = "label",
+    source_field: str | None = None,
+    target_field: str | None = None,
+    text_field: str | None = None,
+    label_field: str | None = None,
     picture: Path | None = None,
     as_json: bool = False,
 ) -> None:
@@ -49,9 +50,14 @@ def check(
     if files[0].endswith(".toml") or (files[0] in recipe_names() and not Path(files[0]).exists()):
         report = doctor.check_config(read_recipe(files[0], files[1:]).data)
     else:
-        fields = {"source_field": source_field, "target_field": target_field}
-        fields |= {"text_field": text_field, "label_field": label_field}
-        report = doctor.check([Path(file) for file in files], task, **fields)
+        paths, changes = files_and_changes(files)
+        options = {"source_field": source_field, "target_field": target_field}
+        options |= {"text_field": text_field, "label_field": label_field}
+        given = settings_of(changes) | {key: value for key, value in options.items() if value is not None}
+        config = doctor.arrange(paths, task or given.pop("task", None), given)
+        if columns := doctor.fields_in_words(config):
+            say(columns)
+        report = doctor.check_config(config)
     console = table_console()
     if as_json:
         print(json.dumps(report.to_dict(), ensure_ascii=False))

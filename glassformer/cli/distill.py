@@ -33,7 +33,7 @@ def distill(
     command goes on with what was broken off. Exit codes: 0 done; 2 something to put right; 75 stopped on request.
     """
     from glassformer import runs
-    from glassformer.lab.better import distill as study
+    from glassformer.improve import distill as study
 
     lines.check_counts(jobs=jobs)
     write = pair_writer("distill", jobs, device)

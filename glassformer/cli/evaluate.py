@@ -39,7 +39,6 @@ def evaluate(
     target: Path | None = None,
     perturb: str | None = None,
     contrastive: Path | None = None,
-    comet: Path | None = None,
     ensemble: options.Ensemble = None,
     out: Path | None = None,
     limit: int | None = None,
@@ -59,7 +58,7 @@ def evaluate(
         raise UserError("--file holds both sides, --source and --target one each: give one or the other")
     files = [path for path in (file, source, target) if path is not None]
     if contrastive is not None:
-        if files or split or perturb or comet or ensemble or out or overrides or engine:
+        if files or split or perturb or ensemble or out or overrides or engine:
             raise UserError("--contrastive scores the pairs of its own file; leave out other data, settings and --out")
         score_contrasts(run, contrastive, limit, device, as_json=as_json)
         return
@@ -73,7 +72,6 @@ def evaluate(
         limit=limit,
         device=device,
         perturb=perturb,
-        comet=None if comet is None else str(comet),
         model=load([run, *ensemble], device=device) if ensemble else None,
     )
     for note in found.notes:

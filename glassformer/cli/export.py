@@ -44,7 +44,7 @@ def export(
     from glassformer.api.evaluation import pairs_of_files
     from glassformer.formats.export import check, export_model
     from glassformer.formats.parity import ParityFailed
-    from glassformer.formats.sample import own_sample
+    from glassformer.formats.runtime import own_sample
 
     model = load(run, device="cpu", step=step)
     check(model, to, quantize)

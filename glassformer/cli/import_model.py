@@ -32,25 +32,15 @@ def import_model(
     """Take in a model that was made elsewhere: [bold]glassformer import opus-mt-de-en[/].
 
     GPT-2, Llama, Mistral, Qwen2, Qwen3, OPT, Marian (OPUS-MT), Pegasus, BART, mBART-50, M2M100 (NLLB), T5, BERT and RoBERTa with
-    their heads or without one, and nanoGPT. What comes out is a run, which the other commands take like any other; a COMET
-    checkpoint becomes a folder for evaluate --comet.
+    their heads or without one, and nanoGPT. What comes out is a run, which the other commands take like any other.
     Only safetensors are read; of a name at the hub no pickle and no code is fetched.
     """
-    from glassformer.formats.comet import import_comet, is_comet
     from glassformer.formats.huggingface.importing import Languages
     from glassformer.formats.import_run import read_source, write_run
 
     if head not in (None, "mlm", "next-sentence"):
         raise ConfigError("--head is mlm or next-sentence, not {head!r}", head)
     languages = Languages(source_language, target_language)
-    if is_comet(Path(source)):
-        if head or file or adapter or sample or languages != Languages():
-            raise ConfigError("of a COMET checkpoint import takes --pickle, --tokenizer and --out alone")
-        place = out or Path("runs") / Path(source).resolve().name
-        made = import_comet(Path(source), place, allowed=pickle, encoder=tokenizer)
-        print(localized(_("the COMET {name} is now in {place}", made.name, place)))
-        print(f"next: glassformer evaluate RUN --comet {quote(str(place))}")
-        return
     if adapter is not None:
         from glassformer.formats.adapter import with_adapter
         from glassformer.runs.folder import RunFolder

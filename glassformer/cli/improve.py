@@ -30,7 +30,7 @@ def improve(
     something to put right; 75 stopped on request.
     """
     from glassformer import runs
-    from glassformer.lab.better import improve as study
+    from glassformer.improve import improve as study
 
     place = out or Path("runs") / f"{pairs.name.partition('.')[0]}-improved"
     write = pair_writer("improve", None, device, answer_first=True)

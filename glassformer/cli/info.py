@@ -71,7 +71,7 @@ def find_recipe(name: str, overrides: list[str]) -> Recipe:
                 name,
                 overrides[0],
             )
-        return Recipe.from_dict(read_facts(Path(name))["recipe"])
+        return Recipe.from_dict(read_facts(Path(name))["recipe"], stored=True)
     known = [*PRESETS, *recipe_names()]
     raise ConfigError(
         "there is no preset, recipe or run {name!r}{suggestion}; known are {known}", *not_among(name, known)
@@ -126,7 +126,6 @@ def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
 
     token = _("a token pair") if recipe.model.family == "transformer" else _("a token")
     lines = [
-        *([(_("mistake"), recipe.model.mistake)] if recipe.model.mistake != "none" else []),
         (_("parameters"), f"{found.parameters:,}"),
         (_("without embeddings"), f"{found.non_embedding:,}"),
         (

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli import options
+from glassformer.cli.own_data import files_and_changes, settings_of
 from glassformer.config import Recipe
 from glassformer.config.documentation import commented_recipe
+from glassformer.config.recipe import apply_overrides
 from glassformer.errors import UserError
 from glassformer.language import _, localized
 
@@ -22,18 +24,28 @@ DEMO: dict[str, Any] = {
 
 
 @options.documented
-def init(files: list[Path] | None = None, out: Path | None = None, task: options.Task = None) -> None:
+def init(files: list[str] | None = None, out: Path | None = None, task: options.Task = None) -> None:
     """Write a recipe for your data, as `train FILE` would choose it: a TOML file with every setting and what it does."""
-    if task is not None and not files:
+    paths, changes = files_and_changes(files or [])
+    if task is not None and not paths:
         raise UserError(
             "--task says how a file of yours is read; name the file: glassformer init FILE --task {task}", task
         )
     chosen, name = DEMO, "recipe"
-    if files:
+    remarks: list[str] = []
+    if paths:
+        from glassformer.data.doctor.facts import first_remarks
         from glassformer.data.first_recipe import first_recipe
 
-        made = first_recipe(files, task)
+        given = settings_of(changes)
+        made = first_recipe(paths, task or given.pop("task", None), fields=given)
         chosen, name = made.values, made.name
+        apply_overrides(chosen, changes)
+        remarks = [made.chosen, *first_remarks(Recipe.from_dict(chosen, name=name).data)]
+    elif changes:
+        raise UserError(
+            "{change} changes the recipe of a file; name the file: glassformer init FILE {change}", changes[0]
+        )
     path = out or Path(f"{name}.toml")
     data = dict(chosen["data"])
     for key in ("train", "val", "test", "train_target", "val_target", "test_target"):
@@ -48,7 +60,7 @@ def init(files: list[Path] | None = None, out: Path | None = None, task: options
         raise UserError("{path} is there already; choose another name with --out", path) from None
     except OSError as error:
         raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
-    if files:
-        print(localized(made.chosen))
+    for remark in remarks:
+        print(localized(remark))
     both = path, shlex.quote(str(path))
     print(localized(_("{path} is written; change what you like, and: glassformer train {quoted_path}", *both)))

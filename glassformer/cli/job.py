@@ -55,7 +55,12 @@ class Unknown:
         shown = ", ".join(repr(piece) for piece in found[:SHOWN])
         told = _("not in this model's vocabulary, and read as unknown: {shown}", shown)
         more = len(found) - SHOWN
-        self.say(_("{told} and {more:,} more", told, more) if more > 0 else told)
+        told = _("{told} and {more:,} more", told, more) if more > 0 else told
+        if any(piece != piece.lower() and not self.pieces(piece.lower()) for piece in found):
+            told = _(
+                "{told}; in small letters it is known: a run trained with data.lowercase=true reads both alike", told
+            )
+        self.say(told)
 
     def fact(self, text: str) -> dict[str, Any]:
         """The field of a text's JSON, where there is anything to tell."""

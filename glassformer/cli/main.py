@@ -24,7 +24,8 @@ OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory") 
 
 def show_warning(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **more: Any) -> None:
     """What our own code warns of is a sentence for the person; what a library warns of is shown as Python shows it."""
-    if os.path.dirname(os.path.dirname(os.path.abspath(__file__))) in os.path.abspath(filename):
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) in os.path.abspath(filename)
+    if ours or isinstance(message, Notice):
         warn(f"glassformer: {localized(message.args[0] if isinstance(message, Notice) else str(message))}")
     else:
         AS_PYTHON_DOES(message, category, filename, *rest, **more)

@@ -30,7 +30,21 @@ RESTARTS = 3  # in a row, without a new checkpoint
 GRACE = 15.0  # seconds that the others have to end after one has
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LOST = 71  # a rank that ends because another has: ProcessLost.exit_code
+SERVER_LOST = 255  # multiprocessing's word for whoever was forked from a process that is gone
 PRELOAD = ["glassformer.cli.train", "glassformer.runs.launch", "torch._dynamo", "torch.nn.parallel.distributed"]
+
+
+class ForkServerLost(UserError):
+    """The process that the ranks are forked from has ended."""
+
+    exit_code = LOST
+
+    def __init__(self) -> None:
+        super().__init__(
+            _(
+                "the process from which the ranks are started was killed; what was saved before is untouched. Go on with --resume"
+            )
+        )
 
 
 def free_port() -> int:
@@ -57,16 +71,18 @@ def run_rank(arguments: list[str], variables: dict[str, str]) -> None:
     runpy.run_module("glassformer", run_name="__main__")
 
 
+def signal_all(ranks: Sequence[Any], number: int) -> None:
+    """Sends a signal to every rank that there is."""
+    for process in ranks:
+        with suppress(ProcessLookupError, TypeError):
+            os.kill(process.pid, number)
+
+
 def forwarded(ranks: Sequence[Any]) -> AbstractContextManager[None]:
     """Inside, a signal goes to every rank."""
     from glassformer.runs.stop import handled_by
 
-    def forward(number: int, frame: Any) -> None:
-        for process in ranks:
-            with suppress(ProcessLookupError, TypeError):
-                os.kill(process.pid, number)
-
-    return handled_by(forward, SIGNALS)
+    return handled_by(lambda number, frame: signal_all(ranks, number), SIGNALS)
 
 
 def run_once(arguments: list[str], count: int, restart: int) -> list[int]:
@@ -84,8 +100,11 @@ def run_once(arguments: list[str], count: int, restart: int) -> list[int]:
         context.Process(target=run_rank, args=(arguments, {**variables, "RANK": str(i), "LOCAL_RANK": str(i)}))
         for i in range(count)
     ]
-    for process in ranks:
-        process.start()
+    try:
+        for process in ranks:
+            process.start()
+    except (EOFError, ConnectionError):
+        raise ForkServerLost from None
     with forwarded(ranks):
         until = None
         while left := [p for p in ranks if p.exitcode is None]:
@@ -98,7 +117,10 @@ def run_once(arguments: list[str], count: int, restart: int) -> list[int]:
                     process.kill()
                     process.join()
                 return [LOST if code is None else code for code in codes]
-    return [p.exitcode for p in ranks]
+    if any(process.exitcode == SERVER_LOST for process in ranks):
+        signal_all(ranks, signal.SIGTERM)  # they live, and save
+        raise ForkServerLost
+    return [process.exitcode for process in ranks]
 
 
 def latest_checkpoint(run: Path) -> str:

@@ -6,6 +6,7 @@ setting of `[decode]` is reached by `--set name=value`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import tomllib
 from collections.abc import Callable
@@ -20,18 +21,20 @@ from glassformer.config.fields import type_hints
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-TOLD: dict[str, dict[str, dict[str, Any]]] = tomllib.loads(
-    Path(__file__).with_name("options.toml").read_text(encoding="utf-8")
-)
-"""What the options and arguments of a single verb are told by: by its function and the parameter."""
+
+@functools.cache
+def descriptions(file: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """An options.toml: what the options and arguments of a single verb are told by, by its function and the parameter."""
+    return tomllib.loads(file.read_text(encoding="utf-8"))
 
 
 def documented(verb: F) -> F:
-    """A decorator: in the signature that the command line is made of, the parameters that options.toml tells of become the
-    options and arguments it describes."""
+    """A decorator: in the signature that the command line is made of, the parameters that the options.toml beside the verb's file
+    tells of become the options and arguments it describes."""
     own, made = inspect.signature(verb, eval_str=True), []
+    about = descriptions(Path(verb.__code__.co_filename).with_name("options.toml"))[verb.__name__]
     for parameter in own.parameters.values():
-        if told := dict(TOLD[verb.__name__].get(parameter.name, {})):
+        if told := dict(about.get(parameter.name, {})):
             kind = typer.Argument if told.pop("argument", False) else typer.Option
             note: Any = kind(*told.pop("names", ()), **told)
             parameter = parameter.replace(annotation=Annotated[parameter.annotation, note])

@@ -29,12 +29,32 @@ def sorted_words(
     recipe where there is `--data`, and one that is a file of data stands for `--data` (with `resume`, a folder is a run)."""
     if recipe is not None and data and "=" in recipe:
         return None, list(data), [recipe, *overrides]
+    if recipe is not None and data and is_data(recipe) and not resume:
+        both = " ".join(shlex.quote(str(file)) for file in (recipe, *data))
+        raise ConfigError(
+            "{file} is a file of data, as --data is; name all of them in one place: glassformer train {both}",
+            recipe,
+            both,
+        )
     if recipe is not None and not data and is_data(recipe) and not (resume and Path(recipe).is_dir()):
         files = [recipe, *(word for word in overrides if "=" not in word and Path(word).exists())]
         return None, [Path(file) for file in files], [word for word in overrides if word not in files]
     if recipe is not None and recipe.endswith(DATA) and not Path(recipe).exists():
         raise ConfigError("there is no file {path}", path=recipe)
     return recipe, list(data), list(overrides)
+
+
+def settings_of(changes: Sequence[str]) -> dict[str, Any]:
+    """Those among the changes that say how a file of data is read."""
+    values: dict[str, Any] = {}
+    apply_overrides(values, [change for change in changes if change.startswith("data.")])
+    return {key: value for key, value in values.get("data", {}).items() if key in (*READING, "format")}
+
+
+def files_and_changes(words: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """The files among the words of a command line, and the changes, such as data.source_field=en."""
+    changes = [word for word in words if "=" in word and not Path(word).exists()]
+    return [Path(word) for word in words if word not in changes], changes
 
 
 def with_data(
@@ -49,8 +69,8 @@ def with_data(
 
     from glassformer.data.first_recipe import first_recipe
 
-    said = {key: value.strip() for key, _equals, value in (change.partition("=") for change in changes)}
-    made = first_recipe(files, said.get("data.task"), device=said.get("train.device", "auto"))
+    given = settings_of(changes)
+    made = first_recipe(files, given.pop("task", None), fields=given, changes=changes)
     if recipe is None:
         values, name = made.values, made.name
         words = " ".join(shlex.quote(str(file)) for file in files)
@@ -58,7 +78,7 @@ def with_data(
     else:
         values, name = read_values(recipe)
         kept = {key: value for key, value in values.get("data", {}).items() if key not in (*FILES, "builtin")}
-        values["data"] = kept | {key: value for key, value in made.values["data"].items() if key in (*FILES, "task")}
+        values["data"] = kept | {key: value for key, value in made.values["data"].items() if key in (*FILES, *READING)}
     for key in FILES[:-2]:
         if isinstance(file := values["data"].get(key), str):
             values["data"][key] = os.path.abspath(file)
@@ -66,4 +86,5 @@ def with_data(
     return values, name
 
 
+READING = ("task", "source_field", "target_field", "text_field", "label_field", "features_field")
 FILES = ("train", "val", "test", "train_target", "val_target", "test_target", "format", "path")

@@ -8,6 +8,7 @@ import sys
 import threading
 import webbrowser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from glassformer.cli import options
@@ -26,7 +27,6 @@ def serve(
     allow_origin: list[str] | None = None,
     batch_invariant: bool = False,
     learn: bool = False,
-    processes: int = 1,
     limit: list[str] | None = None,
     device: str = "auto",
 ) -> None:
@@ -45,7 +45,6 @@ def serve(
         names=(allow_host or [], allow_origin or []),
         batch_invariant=batch_invariant,
         learn=learn,
-        processes=processes,
         limits=limit or [],
         device=device,
     )
@@ -55,9 +54,9 @@ def serve(
 def open_page(runs: list[Path], port: int = 0, no_browser: bool = False, device: options.Device = "auto") -> None:
     """Type, and see inside with every key; cut parts, force a token, and see what the answer becomes; watch runs learn.
 
-    A page in the browser, served by this machine for itself alone, until Ctrl-C. Its address holds the text, the cuts, the
-    forced tokens and the view. A guided walk leads through the machine. A run may still be in training, by any process: its
-    curves, samples and newest weights are followed.
+    A page in the browser, served on this machine until Ctrl-C, to whoever has the token of the printed address. The address
+    holds the text, the cuts, the forced tokens and the view. A guided walk leads through the machine. A run may still be in
+    training, by any process: its curves, samples and newest weights are followed.
     """
     run_server = server_or_hint()
     from glassformer.runs.folder import RunFolder
@@ -70,9 +69,13 @@ def open_page(runs: list[Path], port: int = 0, no_browser: bool = False, device:
     def show(address: str) -> None:
         say(_("open {address} in a browser; Ctrl-C ends it", address))
         if has_screen and not no_browser:
-            threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
+            # Everyone on the machine sees what a program is called with; the token stands in a file that is the owner's alone.
+            page.write_text(f'<meta http-equiv="refresh" content="0; url={address}">', encoding="utf-8")
+            threading.Thread(target=webbrowser.open, args=[page.as_uri()], daemon=True).start()
 
-    run_server(found, ("127.0.0.1", port), device=device, opened=show, watched=runs)
+    with TemporaryDirectory(prefix="glassformer-open-") as folder:
+        page = Path(folder) / "open.html"
+        run_server(found, ("127.0.0.1", port), device=device, opened=show, watched=runs)
 
 
 def runs_in(folder: Path) -> list[Path]:

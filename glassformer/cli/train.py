@@ -33,14 +33,13 @@ NEW_PAIRS = 10
 @options.documented
 def train(
     recipe: str | None = None,
-    overrides: options.Changes = None,
+    overrides: list[str] | None = None,
     data: list[Path] | None = None,
     out: options.RunOut = None,
     from_run: Path | None = None,
     resume: bool = False,
     accept_changes: bool = False,
     overwrite: bool = False,
-    mistake: str = "none",
     nproc: int = 1,
 ) -> None:
     """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/]; or go on
@@ -51,8 +50,8 @@ def train(
 
     A recipe with --resume goes on with its run, or starts it where there is none yet, so the same command can be given
     again and again. With --nproc, or under torchrun, several processes share each step, and a run goes on with any number
-    of them. Exit codes: 0 trained; 2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM) and saved,
-    go on with --resume.
+    of them. Exit codes: 0 trained; 2 something to put right; 71 another of several processes has ended or hangs; 75 stopped on
+    request (Ctrl-C or SIGTERM) and saved. After 71 and 75, go on with --resume.
     """
     if rank_of_several():
         follow()
@@ -61,8 +60,7 @@ def train(
     from glassformer.runs.facts import is_run
 
     resume = goes_on(resume, overwrite)
-    overrides = [*(overrides or []), *([f"model.mistake={mistake}"] if mistake != "none" else [])]
-    recipe, files, changes = sorted_words(recipe, data or [], overrides, resume=resume)
+    recipe, files, changes = sorted_words(recipe, data or [], overrides or [], resume=resume)
     if not resume and from_run is None and not files and recipe is not None and not is_run(Path(recipe)):
         read_recipe(recipe, changes)  # what is wrong with it is said before torch is waited for
     if nproc > 1 and rank_of_several() is None:
@@ -177,6 +175,8 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     from glassformer import runs
     from glassformer.runs.curves import draw_curves
     from glassformer.runs.overview import which_weights
+    from glassformer.runs.phases import phase_seconds
+    from glassformer.runs.stop import StopRequest
 
     began = time.perf_counter()
     try:
@@ -190,8 +190,11 @@ def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
         raise SystemExit(runs.STOPPED) from None
     if run is None or QUIET.get():
         return
-    with unbreakable_screen():
-        minutes, seconds = divmod(int(time.perf_counter() - began), 60)
+    # A Ctrl-C comes too late to stop anything now, and inside a drawing it would be half swallowed, with a trace on the screen.
+    with unbreakable_screen(), StopRequest(silent=True).listening():
+        # What was trained before a --resume counts; of a log that could not be written only this stretch is known.
+        took = max(time.perf_counter() - began, sum(phase_seconds(run.metrics_file).values()))
+        minutes, seconds = divmod(int(took), 60)
         print(
             localized(_("\ntrained in {minutes} min {seconds:02d} s; the run is in {path}", minutes, seconds, run.path))
         )

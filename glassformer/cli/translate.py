@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.cli import lines, options, writing
 from glassformer.cli.bulk import LocalWorkers, reply_in_bulk
+from glassformer.config.fields import coerce
 from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def make_job(
     tasks.check_constraints(model, constraints, config)
     wide = 1 if shown.json else writing.answers_a_text(config)
     unknown = lines.Unknown(lambda text: tasks.unknown(model, text))
-    tokens_are_words = model.tokenizers.target.kind == "word"
+    tokens_are_words = model.tokenizers.target.tokens_are_words
 
     def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
         found = tasks.translate_each(
@@ -101,6 +102,8 @@ def make_job(
     )
 
 
+SWITCHES = ("align_words", "document", "keep_numbers")
+"""What `--set` takes beside the settings of decoding."""
 PLAIN = Shown(scores=False, align=False, words=False, json=False, trace=False)
 
 
@@ -152,7 +155,6 @@ def translate(
     ray: bool = False,
     scores: bool = False,
     align: bool = False,
-    align_words: bool = False,
     as_json: options.AsJson = False,
     trace: bool = False,
     term: options.Terms = None,
@@ -160,9 +162,7 @@ def translate(
     prefix: options.Prefix = "",
     ban: options.Banned = None,
     stop: options.Stops = None,
-    document: bool = False,
     markup: bool = False,
-    keep_numbers: bool = False,
     ensemble: options.Ensemble = None,
     settings: options.Settings = None,
     device: options.Device = "auto",
@@ -174,8 +174,12 @@ def translate(
     One line for each line, in order; with --n-best N (or --num-samples N) N lines for each. Blank lines stay blank. Exit
     codes: 0 all answered; 1 some lines could not be answered (stderr says which, and their answer is an empty line); 2
     something to put right.
+
+    --set also takes document=true (lines of the --file in their context; a blank line ends a document), keep_numbers=true (with
+    --markup: numbers stay as they are) and align_words=true (--align by words, in Pharaoh's form: blanks part words).
     """
     options = writing.decode_options(decoding, settings)
+    align_words, document, keep_numbers = (coerce(options.pop(name, False), bool, name) for name in SWITCHES)
     given = lines.Input(texts, file, out, resume)
     given.check()
     shown = Shown(scores, align or align_words, align_words, as_json, trace)
@@ -185,11 +189,13 @@ def translate(
     runs = [run, *(ensemble or [])]
     if document or markup or keep_numbers:
         if document and markup:
-            raise ConfigError("--document reads plain sentences and --markup a document of a format; give one of them")
+            raise ConfigError(
+                "document=true reads plain sentences and --markup a document of a format; give one of them"
+            )
         if keep_numbers and not markup:
-            raise ConfigError("--keep-numbers goes with --markup")
+            raise ConfigError("keep_numbers=true goes with --markup")
         if file is None or texts or resume or jobs is not None or ray or shown != PLAIN:
-            name = "--document" if document else "--markup"
+            name = "document=true" if document else "--markup"
             raise ConfigError("{option} takes a document by --file alone and writes it to --out or stdout", option=name)
         write_document(runs, file, out, device, step, options, constraints, numbers=keep_numbers, in_lines=document)
         return

@@ -16,24 +16,28 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from pathlib import Path
+from importlib import metadata, resources
 from typing import Annotated, Any
 
 import typer
 
 from glassformer.cli.completion import COMPLETED
 from glassformer.config import PARTS, VERSION, did_you_mean
-from glassformer.config.other_names import OTHER_NAMES
 from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized
-from glassformer.screen import be_quiet
+from glassformer.screen import be_quiet, warn
 
-VERBS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("verbs.toml").read_text(encoding="utf-8"))
-"""By heading, the verbs with an example of each. Each is a function of its own file, but for `HOMES`."""
+HOME, GROUP = "glassformer.cli", "glassformer.verbs"
+"""The package of our verbs, and the group of entry points by which other packages of verbs are found: each has a verbs.toml."""
 
-HOMES = {"import": "import_model.import_model", "diagnose": "museum.diagnose", "open": "serve.open_page"}
+HOMES = {"import": "import_model.import_model", "open": "serve.open_page"}
+"""Of the verbs that are no function of their own name in a file of that name."""
 
-EXAMPLES = {name: example for verbs in VERBS.values() for name, example in verbs.items()}
+LABORATORY = (
+    *("study", "sweep", "ablate", "reproduce", "complexity", "verify-resume", "audit", "museum", "diagnose"),
+    *("homework", "figures"),
+)
+"""What glassformer-lab brings; where it is not installed, its verbs say so. `sweep` was called `ablate`."""
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but what was asked for and what goes wrong.")]
 
@@ -78,29 +82,44 @@ def before_any_verb(
     be_quiet(quiet)
 
 
-def verb_named(name: str) -> Callable[..., Any]:
+@functools.cache
+def tables() -> dict[str, dict[str, dict[str, str]]]:
+    """Of each package of verbs, by heading, the verbs with an example of each: ours, and those that are installed beside it."""
+    found = {}
+    for package in (HOME, *sorted(one.value for one in metadata.entry_points(group=GROUP))):
+        try:
+            text = resources.files(package).joinpath("verbs.toml").read_text(encoding="utf-8")
+        except (ImportError, OSError) as error:  # installed from a folder that is gone
+            warn(_("the verbs of {package} are left out: {error}", package, error))
+        else:
+            found[package] = tomllib.loads(text)
+    return found
+
+
+def examples() -> dict[str, str]:
+    """What one would type, of every verb."""
+    return {name: words for table in tables().values() for verbs in table.values() for name, words in verbs.items()}
+
+
+def verb_named(name: str, package: str = HOME) -> Callable[..., Any]:
     """The function of a verb."""
     own = name.replace("-", "_")
     file, _dot, function = HOMES.get(name, f"{own}.{own}").partition(".")
-    return getattr(importlib.import_module(f"glassformer.cli.{file}"), function)  # type: ignore[no-any-return]
+    return getattr(importlib.import_module(f"{package}.{file}"), function)  # type: ignore[no-any-return]
 
 
 def groups() -> dict[str, dict[str, Callable[..., Any]]]:
     """Every verb by its name, under the heading it has in `--help`."""
-    return {
-        heading: {name: verb_named(name) for name in names} for heading, names in VERBS.items() if heading != "data"
-    }
+    found: dict[str, dict[str, Callable[..., Any]]] = {}
+    for package, table in tables().items():
+        for heading in (one for one in table if one != "data"):
+            found.setdefault(heading, {}).update({name: verb_named(name, package) for name in table[heading]})
+    return found
 
 
 def example(name: str) -> str:
     """The last line of a verb's help."""
-    return _("Example: glassformer {command}", EXAMPLES[name])
-
-
-def own_name(option: str) -> str:
-    """Of an option of decoding under an earlier name today's (`strict` is batch-invariant); any other word as it is."""
-    names = OTHER_NAMES["decode"]
-    return names[option].replace("_", "-") if option in names else option
+    return _("Example: glassformer {command}", examples()[name])
 
 
 def make_app() -> typer.Typer:
@@ -111,7 +130,7 @@ def make_app() -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
-        context_settings={"help_option_names": ["--help", "-h"], "token_normalize_func": own_name},
+        context_settings={"help_option_names": ["--help", "-h"]},
     )
     app.callback()(before_any_verb)
     for heading, verbs in groups().items():
@@ -124,9 +143,16 @@ def make_app() -> typer.Typer:
     return app
 
 
+CHINESE_WORD = re.compile(
+    r"\s*[（“《]*(?:[\u3400-\u9fff]|[^\s\u3400-\u9fff（“《，。；：、！？）”》]+|\S)[，。；：、！？）”》]*\s*"
+)
+"""What no line is broken in: a Chinese character or a name of Latin letters, with the signs that belong to it."""
+
+
 @contextmanager
 def panels_in_the_persons_language() -> Iterator[None]:
     """The words that Typer itself puts into help, translated while a command runs."""
+    import rich._wrap
     from typer import rich_utils
 
     headings = ("OPTIONS_PANEL_TITLE", "ARGUMENTS_PANEL_TITLE", "COMMANDS_PANEL_TITLE")
@@ -142,23 +168,23 @@ def panels_in_the_persons_language() -> Iterator[None]:
             text.overflow = "fold"  # Chinese has no blanks to break at; a table would cut it off
         return text
 
-    rich_utils._make_rich_text = make_folding_text
+    rich_utils._make_rich_text, re_word = make_folding_text, rich._wrap.re_word
+    rich._wrap.re_word = CHINESE_WORD if language() == "zh" else re_word
     try:
         yield
     finally:
+        rich._wrap.re_word = re_word
         for name, text in own.items():
             setattr(rich_utils, name, text)
 
 
 def translated_help(text: str) -> str:
-    """Help in the person's language, paragraph by paragraph."""
-    return "\n\n".join(localized(paragraph) for paragraph in text.split("\n\n"))
+    """Help in the person's language, each paragraph as one line: it is as wide as the terminal, and not as the source."""
+    return "\n\n".join(" ".join(localized(paragraph).splitlines()) for paragraph in text.split("\n\n"))
 
 
 def in_the_persons_language(command: Any) -> Any:
-    """The command and its verbs with their help translated, where the screen is not in English."""
-    if language() == "en":
-        return command
+    """The command and its verbs with their help as the person reads it."""
     for thing in (command, *command.params):
         for name in ("help", "rich_help_panel"):
             if isinstance(text := getattr(thing, name, None), str):
@@ -174,7 +200,7 @@ def in_the_persons_language(command: Any) -> Any:
         return option
 
     command.get_help_option = translated_help_option
-    command.get_usage = lambda context: make_usage(context).replace("Usage:", localized(_("Usage:")), 1)
+    command.get_usage = lambda context: make_usage(context).replace("Usage: ", localized(_("Usage: ")), 1)
     for verb in getattr(command, "commands", {}).values():
         in_the_persons_language(verb)
     return command
@@ -222,6 +248,13 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
     if type(error).__name__ == "UsageError" and context is not None and said.startswith("No such command"):
         known = list(getattr(context.command, "commands", {}))
         word = said.split("'")[1] if said.count("'") > 1 else ""
+        if word in LABORATORY and LABORATORY[0] not in known:
+            return _(
+                "{verb} is a verb of glassformer-lab, which is not installed: pip install glassformer-lab (in a checkout of the "
+                "source: pip install --editable ./lab)",
+                word,
+            )
+        word = "sweep" if word == "ablate" else word
         said = _("there is no command {word!r}{suggestion}", word, did_you_mean(word, known))
     elif wrong is not None and type(error).__name__ == "NoSuchOption":
         name, settings = wrong.lstrip("-").replace("_", "-"), {} if context is None else settings_of(context.command)

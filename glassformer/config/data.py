@@ -82,6 +82,10 @@ class DataConfig:
         (), 'pairs: codes of the languages that are read, such as ["de"]; for `serve`'
     )
     target_language: str | None = setting(None, "pairs: the code of the language that is written, such as en")
+    features_field: str | None = setting(
+        None,
+        "pairs: a field (of a TSV: the number of a column, such as 3) whose symbols are put before the source: of V;PST, V PST",
+    )
     text_field: str = setting("text", "the field of a text, or of the words to be tagged")
     label_field: str = setting("label", "the field of the label, or of the words' tags")
     context: int = setting(
@@ -133,7 +137,9 @@ class DataConfig:
     )
     lowercase: bool = setting(False, "all text is read and learned in lower case")
     max_length: int | None = setting(
-        None, "longer pairs are left out of training (and counted); None: the model's block_size", ge=1
+        None,
+        "longer pairs are left out of training (and counted), longer tagged sentences read in windows; None: block_size",
+        ge=1,
     )
     batch_tokens: int = setting(4096, "target tokens a step, over all micro-batches and devices", ge=1, le=10**9)
     layout: Literal["auto", "padded", "packed"] = setting(
@@ -226,6 +232,10 @@ class DataConfig:
                 'data.bpe_dropout is for data.task="pairs" and data.tokenizer="bpe", not {task} by {tokenizer}',
                 self.task,
                 self.tokenizer,
+            )
+        if self.features_field is not None and (self.task != "pairs" or self.swap or self.both_ways):
+            raise ConfigError(
+                "data.features_field stands before the source of pairs that are learned one way; leave it out"
             )
         if self.augment and self.task != "pairs":
             raise ConfigError('data.augment is for data.task="pairs", not {task}', self.task)

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glassformer.config.fields import check, setting
-from glassformer.config.other_names import takes_other_names
 from glassformer.errors import ConfigError
 
 
-@takes_other_names("decode")
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
     """How a model's scores become text. Temperature 0 searches (a beam; greedy where it is 1), above 0 draws.
@@ -74,8 +72,7 @@ class DecodeConfig:
     engine: Literal["auto", "plain", "fast", "int8", "ctranslate2", "onnx"] = setting(
         "auto",
         "what runs the model: plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2 (in 8 "
-        "bits, in float32) and onnx is onnxruntime, all three on a CPU; auto is fast, and on a CPU, for greedy "
-        "search, CTranslate2 in float32 once a trial on this machine has shown it faster",
+        "bits, in float32) and onnx is onnxruntime, all three on a CPU; auto is fast",
     )
     precision: Literal["auto", "model", "bf16"] = setting(
         "auto",

@@ -12,7 +12,6 @@ from typing import Any
 from glassformer.config.data import DataConfig
 from glassformer.config.fields import coerce, type_hints
 from glassformer.config.model import ModelConfig
-from glassformer.config.other_names import with_own_names
 from glassformer.config.presets import PRESETS
 from glassformer.config.recipe import Recipe
 from glassformer.errors import ConfigError
@@ -52,10 +51,12 @@ def fine_tuned(run: Recipe, values: Mapping[str, Any], *, name: str = "recipe", 
     out["model"] = base["model"] | {k: v for k, v in model.items() if k in ADAPTABLE or k not in base["model"]}
     inherited = {key: base["data"][key] for key in (*READING, "task") if key in base["data"]}
     out["data"] = inherited | dict(out.get("data", {}))
+    if out["data"].get("tokenizer", "bpe") != "bpe":  # what was chosen for pieces of words has nothing to drop here
+        out["data"].pop("bpe_dropout", None)
     if out["data"]["task"] in ("classify", "tag"):
         out["model"].setdefault("head", out["data"]["task"])
         out["model"]["head"] = out["data"]["task"]
-    out["decode"] = base["decode"] | with_own_names(out.get("decode", {}), "decode")
+    out["decode"] = base["decode"] | dict(out.get("decode", {}))
     out["train"] = dict(out.get("train", {}))
     if "learning_rate" not in out["train"]:
         out["train"]["learning_rate"] = run.train.learning_rate * (1 if resumed else LOWER)

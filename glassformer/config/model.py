@@ -7,28 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from glassformer.config.fields import check, setting
-from glassformer.config.other_names import takes_other_names
 from glassformer.errors import ConfigError
 from glassformer.language import _
 
-MistakeName = Literal[
-    "none",
-    "unmasked-decoder",
-    "answer-in-encoder",
-    "source-unread",
-    "causal-encoder",
-    "linear-layers",
-    "no-positions",
-    "padding-read",
-    "double-dropout",
-    "residual-after-norm",
-    "softmax-twice",
-    "large-embeddings",
-]
-"""The mistakes of the museum (glassformer/mistakes.py)."""
 
-
-@takes_other_names("model")
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """A model in numbers and choices: what a recipe's [model] holds. `glassformer info --settings model` shows them all.
@@ -56,7 +38,7 @@ class ModelConfig:
     )
     block_size: int = setting(
         256,
-        "the longest row of tokens the model is built for; longer examples are left out of training",
+        "the longest row of tokens the model is built for; longer examples are left out of training, tagged ones read in windows",
         ge=1,
         le=10**9,
     )
@@ -98,8 +80,7 @@ class ModelConfig:
     positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"] = setting(
         "sinusoidal",
         "how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's bias, T5's learned bias "
-        "for buckets of distances (relative), not at all (none, "
-        "which may be written no_pos=true)",
+        "for buckets of distances (relative), not at all (none)",
     )
     sinusoid_base: float = setting(
         10000.0, "of the wavelengths of sinusoidal positions; larger: a longer period", gt=0, le=1e30
@@ -136,7 +117,7 @@ class ModelConfig:
     )
     share_source_target: bool = setting(True, "one embedding table for both sides, where they share a vocabulary")
     share_layers: bool = setting(False, "all layers of a stack have the same parameters, for the experiment")
-    residual: bool = setting(True, "false: no residual connections, for the experiment (may be written no_res=true)")
+    residual: bool = setting(True, "false: no residual connections, for the experiment")
     n_token_type: int = setting(
         0, "BERT: embeddings that say to which of several sentences a token belongs; 0: none", ge=0, le=10**4
     )
@@ -157,9 +138,6 @@ class ModelConfig:
     )
     pruned_heads: tuple[str, ...] = setting(
         (), 'heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`'
-    )
-    mistake: MistakeName = setting(
-        "none", "a well-known mistake, planted on purpose (`glassformer museum --list`); the run is marked with it"
     )
 
     def __post_init__(self) -> None:
@@ -182,27 +160,6 @@ class ModelConfig:
             raise ConfigError('model.embedding_norm asks for a norm that model.norm="none" rules out')
         if self.pruned_heads:
             self.check_pruned()
-        if self.mistake != "none":
-            self.check_mistake(self.mistake)
-
-    def check_mistake(self, name: str) -> None:
-        """Refuses a mistake that this model has no place for."""
-        of_encoder = name in ("answer-in-encoder", "source-unread", "causal-encoder", "padding-read")
-        places = {
-            _("model.family=transformer"): self.family == "transformer" if of_encoder else self.family != "bert",
-            _("one vocabulary for both sides"): name != "answer-in-encoder" or self.source_vocab_size is None,
-            _("model.positions=sinusoidal or learned"): name != "no-positions"
-            or self.positions in ("sinusoidal", "learned"),
-            _("positions other than model.positions=relative"): name not in ("unmasked-decoder", "causal-encoder")
-            or self.positions != "relative",  # whose tables are of one direction
-            _("model.pre_norm=true and model.residual=true"): name != "residual-after-norm"
-            or (self.pre_norm and self.residual),
-            _("model.dropout above 0"): name != "double-dropout" or self.dropout > 0,
-            _("model.tie_output=true"): name != "large-embeddings" or self.tie_output,
-        }
-        for needed, there in places.items():
-            if not there:
-                raise ConfigError("the mistake {name} needs {needed}; set that", name, needed)
 
     def check_positions(self) -> None:
         """Refuses positions that the sizes do not allow, and settings of a kind of positions that the model has not."""

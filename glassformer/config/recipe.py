@@ -29,7 +29,6 @@ from glassformer.config.data import DataConfig
 from glassformer.config.decode import DecodeConfig
 from glassformer.config.fields import check_name, coerce, did_you_mean, shortened, type_hints
 from glassformer.config.model import ModelConfig
-from glassformer.config.other_names import put, with_own_names
 from glassformer.config.presets import PRESETS
 from glassformer.config.train import TrainConfig
 from glassformer.errors import ConfigError
@@ -56,21 +55,20 @@ class Recipe:
             raise ConfigError(
                 "train.r_drop compares the next words that two passes expect, and a BERT expects none; leave it out"
             )
-        if self.train.r_drop and self.model.mistake != "none":
-            raise ConfigError("train.r_drop has a loss of its own, which model.mistake does not reach; leave one out")
         if self.train.r_drop and not (self.model.dropout or self.model.attention_dropout):
             raise ConfigError(
                 "train.r_drop compares passes that drop different numbers, and nothing is dropped; set model.dropout"
             )
 
     @staticmethod
-    def from_dict(values: Mapping[str, Any], *, name: str = "recipe") -> Recipe:
-        """From the tables of a TOML file; an unknown key is an error with a suggestion."""
+    def from_dict(values: Mapping[str, Any], *, name: str = "recipe", stored: bool = False) -> Recipe:
+        """From the tables of a TOML file; an unknown key is an error with a suggestion. `stored`: they are those of a run or an
+        export, where settings that are gone today (RETIRED) are passed over."""
         values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
         refuse_unknown(values, [f.name for f in dataclasses.fields(Recipe)], "recipe")
-        for part in PARTS.keys() & values.keys():
-            if isinstance(values[part], dict):
-                values[part] = with_own_names(values[part], part)
+        for part, retired in (RETIRED if stored else WITHOUT_EFFECT).items():
+            if isinstance(values.get(part), dict):
+                values[part] = {k: v for k, v in values[part].items() if not is_retired(retired, k, v)}
         model = values.get("model", {})
         if isinstance(model, dict) and "preset" in model:
             preset = model.pop("preset")
@@ -107,7 +105,12 @@ class Recipe:
 
     def with_model(self, **changes: Any) -> Recipe:
         """The same recipe with these fields of its model changed."""
-        return dataclasses.replace(self, model=dataclasses.replace(self.model, **with_own_names(changes, "model")))
+        return dataclasses.replace(self, model=dataclasses.replace(self.model, **changes))
+
+
+def is_retired(retired: Mapping[str, tuple[Any, ...]], name: str, value: Any) -> bool:
+    """Whether a setting of an older run is passed over (RETIRED)."""
+    return name in retired and (not retired[name] or value in retired[name])
 
 
 def plain(value: Any) -> Any:
@@ -120,6 +123,16 @@ def plain(value: Any) -> Any:
 
 
 PARTS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig, "decode": DecodeConfig}
+WITHOUT_EFFECT: dict[str, dict[str, tuple[Any, ...]]] = {"model": {"mistake": ("none",)}}
+"""Settings that are gone, with the values at which they asked for nothing: passed over in any recipe."""
+RETIRED: dict[str, dict[str, tuple[Any, ...]]] = {
+    **WITHOUT_EFFECT,
+    "decode": {"strict": (False,)},
+    "train": {"optimizer": ("soap", "schedule-free"), "metric": ("comet",), "comet": ()},
+}
+"""Settings in the files of older runs that are gone today, with the values at which the run answers without them as it did; none
+named: at every value. (A training by an optimizer that is gone does not go on: `load_optimizer_tensors` refuses its state. The
+best by a metric that is gone is looked for again.)"""
 LARGEST = 1 << 20  # bytes of a recipe
 RECIPE_FOLDER = Path(__file__).parents[1] / "recipes"
 
@@ -215,7 +228,7 @@ def put_later(section: dict[str, Any], part: str, name: str, value: Any) -> None
     if (part, name) == ("model", "preset") and isinstance(value, str) and "preset" not in section:
         for own in PRESETS.get(value, {}):
             section.pop(own, None)
-    put(section, part, name, value)
+    section[name] = value
 
 
 def presets_first(settings: Iterable[T], name_of: Callable[[T], str]) -> list[T]:
@@ -228,14 +241,7 @@ def presets_first(settings: Iterable[T], name_of: Callable[[T], str]) -> list[T]
 
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> None:
-    """One after the other; two that contradict each other under two names of one setting are refused."""
-    given: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
-    for override in overrides:
-        key, _, text = override.partition("=")
-        part, _, name = key.strip().partition(".")
-        given.get(part, {})[name] = text.strip()
-    for part, own in given.items():
-        with_own_names(own, part)
+    """One after the other, a preset before what changes it."""
     for override in presets_first(overrides, lambda one: one.partition("=")[0].strip()):
         apply_override(values, override)
 

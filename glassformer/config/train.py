@@ -36,10 +36,9 @@ class TrainConfig:
         False, "the same numbers to the bit on CUDA too, at some cost of speed (on a CPU they are anyway)"
     )
     threads: int | None = setting(None, "threads on a CPU; none: as many as torch finds", ge=1, le=1024)
-    optimizer: Literal["adamw", "muon", "soap", "schedule-free"] = setting(
+    optimizer: Literal["adamw", "muon"] = setting(
         "adamw",
-        "adamw; muon: Newton-Schulz steps for the matrices inside blocks, AdamW for the rest; soap: Adam in the eigenbasis of "
-        "Shampoo for those; schedule-free: AdamW that averages its steps, with train.schedule=constant",
+        "adamw; muon: Newton-Schulz steps for the matrices inside blocks, AdamW for the rest",
     )
     # At most 1e100 is beyond float32, so that what happens then can be tried.
     learning_rate: float = setting(1e-3, "the highest rate of the schedule (for noam, see noam_factor)", gt=0, le=1e100)
@@ -119,16 +118,13 @@ class TrainConfig:
     validate_examples: int = setting(
         1000, "at most so many examples are decoded (greedily) for a score; 0: only the loss is measured", ge=0
     )
-    metric: Literal["auto", "loss", "exact_match", "bleu", "chrf", "comet", "accuracy", "f1"] = setting(
+    metric: Literal["auto", "loss", "exact_match", "bleu", "chrf", "accuracy", "f1"] = setting(
         "auto",
         'what "best" means; auto: bleu for pairs (exact_match where most targets have fewer than four words), accuracy for '
         "labels, else loss. The lower loss is better where scores are equal or below 1 of 100",
     )
     bleu_tokenize: Literal["auto", "13a", "zh", "intl", "char", "none"] = setting(
         "auto", "how sacrebleu cuts words; auto: zh for Chinese, else 13a"
-    )
-    comet: str | None = setting(
-        None, "the folder of an imported COMET, by which validations of pairs are scored as well; none: they are not"
     )
     patience: int | None = setting(
         None, "stop early after so many validations without a better metric; none: never", ge=1
@@ -146,6 +142,14 @@ class TrainConfig:
         5, "so many steps in a row whose loss or gradient is not finite end the run; before that they are skipped", ge=1
     )
 
+    hang_seconds: float = setting(
+        600.0,
+        "several processes: where one does not answer for so long, or a step takes so much longer than any before it, all end; "
+        "go on with --resume",
+        ge=1,
+        le=1e9,
+    )
+
     def __post_init__(self) -> None:
         if self.clip is not None and self.clip <= 0:
             raise ConfigError('train.clip must be above 0; write "none" to switch clipping off')
@@ -156,22 +160,10 @@ class TrainConfig:
             )
         if self.r_drop and self.precision == "fp8":
             raise ConfigError("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto")
-        if self.shard and self.optimizer in ("muon", "soap"):
+        if self.shard and self.optimizer == "muon":
             raise ConfigError(
                 "train.shard cuts the matrices that train.optimizer={optimizer} needs whole; set train.optimizer=adamw",
                 self.optimizer,
             )
-        if self.optimizer == "schedule-free":
-            self.check_schedule_free()
         if self.lora_rank and (self.precision == "fp8" or self.optimizer != "adamw"):
             raise ConfigError("LoRA goes with train.precision=auto and train.optimizer=adamw; set those")
-
-    def check_schedule_free(self) -> None:
-        """Refuses what an optimizer that averages by itself does not go with."""
-        if self.schedule != "constant" or self.ema is not None:
-            raise ConfigError(
-                "train.optimizer=schedule-free has no schedule and averages by itself; set train.schedule=constant (train.warmup "
-                "stays) and leave train.ema out"
-            )
-        if self.betas[0] == 0:
-            raise ConfigError("train.optimizer=schedule-free needs the first of train.betas above 0")

@@ -96,10 +96,11 @@ def make_batches(
             blocks.check_long_enough()
         return blocks
     asked = config.max_length if training and config.max_length is not None else block_size
+    limit = min(asked, block_size)
     sentences = SentenceBatches(
-        examples_for(config, family, head, files),
+        examples_for(config, family, head, files, limit),
         budget=config.batch_tokens,
-        limit=min(asked, block_size),
+        limit=limit,
         layout=layout,
         seed=seed,
         row_width=config.row_width,
@@ -121,13 +122,16 @@ def recipe_batches(
     return make_batches(recipe.data, model.family, model.head, files, longest, recipe.train.seed, **how)
 
 
-def examples_for(config: DataConfig, family: str, head: str, files: Mapping[str, TokenFile | np.ndarray]) -> Examples:
-    """The examples of a task as rows and labels for this family of models."""
+def examples_for(
+    config: DataConfig, family: str, head: str, files: Mapping[str, TokenFile | np.ndarray], limit: int | None = None
+) -> Examples:
+    """The examples of a task as rows and labels for this family of models; tagged sentences of more than `limit` tokens in
+    windows."""
     check_task(config, family, head)
     if config.task == "pairs":
         return paired(family, {name: token_file(files, name) for name in ("source", "target")})
     if config.task == "tag":
-        return Tag(token_file(files, "text"), token_file(files, "labels"), closed=config.close_texts)
+        return Tag(token_file(files, "text"), token_file(files, "labels"), closed=config.close_texts, limit=limit)
     classes = files["labels"]
     if isinstance(classes, TokenFile):
         classes = np.asarray(classes.tokens)

@@ -4,8 +4,9 @@ An entry is a folder `prepared/KEY` with copies of what a preparation left in a 
 key is a hash of the content of all files that are read, wherever they lie, of the settings that the preparation follows, and
 of the code that prepares, so whatever changes makes another entry. A run gets copies: it needs nothing outside its folder,
 and an entry may go at any time. An entry takes its name when it is whole; of two processes that make the same one, the first
-wins. What is taken is checked on the way, and an entry that is damaged is made again. The least recently used go first when
-all together are larger than `MOST_BYTES`.
+wins. What is taken is checked on the way: names that a preparation makes, regular files, sizes, checksums; an entry that is
+damaged is made again. The folder must be the user's alone. The least recently used go first when all together are larger than
+`MOST_BYTES`. Nothing that is wrong with the cache is a reason to stop.
 
 Data in memory, pipes, and data sets that are no files are not kept.
 """
@@ -19,17 +20,18 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from glassformer.config import VERSION, DataConfig
 from glassformer.data.origins import SPLITS, named_files, origins_of
 from glassformer.errors import UserError
 from glassformer.files import owned, structured
-from glassformer.files.cache import CacheEntry, cache_folder, remove
-from glassformer.files.checksums import ListedFile
+from glassformer.files.cache import CacheEntry, cache_folder, is_private, remove
+from glassformer.files.checksums import ListedFile, blocks
 from glassformer.files.durable import sha256, to_json, write_atomically
 from glassformer.files.user_data import FileFacts, UserFile
 from glassformer.language import _
@@ -38,6 +40,9 @@ from glassformer.screen import say
 MOST_BYTES = 5 << 30
 MANIFEST = "manifest.json"
 KEPT = ("tokenizer*.json", "labels.json", "data/*.tokens", "data/*.examples.gz", "data/report.json")
+KEPT_NAME = re.compile(
+    r"tokenizer(\.source|\.target)?\.json|labels\.json|data/\w[\w.-]*\.(tokens|examples\.gz)|data/report\.json"
+)
 # Settings that come into play only when the prepared data is read: any other makes another entry.
 ONLY_READING = {
     *("batch_tokens", "layout", "row_width", "max_length", "mask_fraction", "span_length", "workers"),
@@ -45,6 +50,7 @@ ONLY_READING = {
 }
 NAMES = {"path", "train", "val", "test", "train_target", "val_target", "test_target", "tokenizer_file"}
 LIBRARIES = ("tokenizers", "numpy", "Babel", "jieba", "pyarrow")
+T = TypeVar("T")
 TOLD: set[str] = set()
 """What was said already: once a process is enough."""
 
@@ -129,40 +135,64 @@ def entries() -> Iterator[CacheEntry]:
     yield from sorted(found, key=lambda entry: (entry.used, entry.path.name))
 
 
-def copy_checked(source: Path, target: Path, expected: ListedFile) -> bool:
-    """A file copied, on the disk when the call comes back; False where it is not what it was."""
-    digest = hashlib.sha256()
+def private_folder() -> Path | None:
+    """Where the entries lie, made if need be; None where nothing is kept, or where it would not be safe there, which is said
+    once."""
+    home = entries_folder()
+    if home is None:
+        return None
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_private(home):
+            return home
+        why: str | None = _("{folder} is not yours alone", home)
+    except OSError as error:
+        why = error.strerror
+    say_once(home, why)
+    return None
+
+
+def say_once(home: Path, why: object) -> None:
+    """Says that nothing is kept, once a process."""
+    if str(home) not in TOLD:
+        TOLD.add(str(home))
+        say(_("prepared data is not kept for the next run: {why}", why))
+
+
+def copy_checked(source: Path, target: Path, expected: ListedFile) -> None:
+    """A listed file copied, on the disk when the call comes back; OSError where it is not what it was."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as file, target.open("wb") as out:
-        while block := file.read(1 << 20):
-            digest.update(block)
+    with target.open("wb") as out:
+        for block in blocks(source, expected):
             out.write(block)
         out.flush()
         os.fsync(out.fileno())
-    return digest.hexdigest() == expected.sha256
 
 
-def fetch(key: str, folder: Path) -> bool:
-    """Copies an entry into a run's folder; False where there is none that is whole."""
-    home = entries_folder()
-    if home is None or not (home / key / MANIFEST).exists():
-        return False
-    manifest = None
+def fetch(key: str, folder: Path, load: Callable[[], T]) -> T | None:
+    """Copies an entry into a run's folder, and loads it there; None where there is none that is whole and of use."""
+    home = private_folder()
+    if home is None or not (home / key).is_dir():
+        return None
+    copied: list[Path] = []
     try:
-        manifest = structured.read(home / key / MANIFEST, EntryManifest)
-        whole = all(copy_checked(home / key / name, folder / name, file) for name, file in manifest.files.items())
-    except (OSError, UserError):
-        whole = False
-    if not whole:
-        for name in manifest.files if manifest is not None else ():
-            (folder / name).unlink(missing_ok=True)
-        if (home / key).exists():
-            say(_("the prepared data in {folder} is damaged; it is prepared again", home / key))
-            remove(home / key)
-        return False
+        manifest: EntryManifest = structured.read(home / key / MANIFEST, EntryManifest)
+        strange = [name for name in manifest.files if not KEPT_NAME.fullmatch(name)]
+        if strange or sum(file.size for file in manifest.files.values()) > MOST_BYTES:
+            raise UserError("{folder} is not an entry of the cache", home / key)
+        for name, file in manifest.files.items():
+            copied.append(folder / name)
+            copy_checked(home / key / name, folder / name, file)
+        loaded = load()
+    except (OSError, ValueError, KeyError):  # a UserError is a ValueError
+        for path in copied:
+            path.unlink(missing_ok=True)
+        say(_("the prepared data in {folder} is damaged; it is prepared again", home / key))
+        remove(home / key)
+        return None
     with suppress(OSError):
         os.utime(home / key / MANIFEST)
-    return True
+    return loaded
 
 
 def made_in(folder: Path) -> dict[str, Path]:
@@ -173,7 +203,7 @@ def made_in(folder: Path) -> dict[str, Path]:
 def keep(key: str, paths: Mapping[str, Path], about: str) -> None:
     """Leaves copies of what a preparation has made, by name, for others; where that cannot be done it is said once, and that is
     all."""
-    home = entries_folder()
+    home = private_folder()
     if home is None or sum(path.stat().st_size for path in paths.values()) > MOST_BYTES:
         return
     try:
@@ -184,9 +214,8 @@ def keep(key: str, paths: Mapping[str, Path], about: str) -> None:
             listed = {name: {"size": p.stat().st_size, "sha256": sha256(p)} for name, p in paths.items()}
             write_atomically(entry / MANIFEST, to_json({"about": about, "files": listed}))
     except (OSError, UserError) as error:
-        if not (home / key / MANIFEST).exists() and str(home) not in TOLD:  # else another process was faster
-            TOLD.add(str(home))
-            say(_("prepared data is not kept for the next run: {why}", error))
+        if not (home / key / MANIFEST).exists():  # else another process was faster
+            say_once(home, error)
     drop_oldest(key)
 
 

@@ -31,7 +31,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
 from glassformer.config import not_among
 from glassformer.data.files import numbered_lines
@@ -43,6 +44,10 @@ from glassformer.files.owned import OwnedFiles
 from glassformer.language import _
 from glassformer.screen import Progress
 
+if TYPE_CHECKING:
+    import requests
+
+LONGEST_SHOWN = 200  # characters of an address
 TIMEOUT = 30.0  # seconds without a byte
 LOCK = "checksums.json"
 LARGEST_TEXT = 512 << 20  # bytes of an unpacked archive; the largest edition has 60 MB
@@ -82,6 +87,12 @@ def get(name: str, folder: str | Path, base_urls: Mapping[str, str] | None = Non
         raise UserError("{filename} cannot be written: {reason}", folder, error.strerror or error) from None
 
 
+def shown(address: Any) -> str:
+    """An address, or what an error says of one, without the name and the password in it, and no longer than a line."""
+    text = re.sub(r"(?<=//)[^/?#\s]*@", "***@", str(address))
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
 def fetch(url: str, folder: Path, sha256: str | None) -> Path:
     """The file under its own name, whole and right; or a sentence, and nothing at all."""
     path = folder / url.rsplit("/", 1)[-1]
@@ -96,7 +107,7 @@ def fetch(url: str, folder: Path, sha256: str | None) -> Path:
             hint = _(" (if the publisher has a new edition, remove {name} from {lock})", path.name, folder / LOCK)
             raise UserError(
                 "{url} is not the file that was expected: its SHA-256 is {digest}, not {known}; nothing was kept{advice}",
-                url,
+                shown(url),
                 digest,
                 known,
                 "" if sha256 else hint,
@@ -134,6 +145,15 @@ def written(path: Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
 
 
+def refuse_downgrade(answer: requests.Response, *_given: Any, **_options: Any) -> None:
+    """A redirect from https to anything else: whoever listens on the way could then put another file in its place."""
+    onwards = urljoin(answer.url, answer.headers.get("location", ""))
+    if answer.is_redirect and answer.url.startswith("https:") and not onwards.startswith("https:"):
+        raise UserError(
+            "{url} leads on to {onwards}, which is not encrypted; nothing was kept", shown(answer.url), shown(onwards)
+        )
+
+
 def download(url: str, folder: Path) -> Path:
     """What an address holds, by pooch, which looks after redirects, proxies and half files."""
     import pooch
@@ -144,28 +164,31 @@ def download(url: str, folder: Path) -> Path:
         progressbar=DownloadDisplay(url.rsplit("/", 1)[-1]),
         headers={"User-Agent": "glassformer"},  # some publishers refuse that of a library
         timeout=TIMEOUT,
+        hooks={"response": refuse_downgrade},
     )
     try:
         return Path(pooch.retrieve(url, known_hash=None, fname="file", path=folder, downloader=fetcher))
     except requests.exceptions.HTTPError as error:
         answer = error.response
-        reason = f"{answer.status_code} {answer.reason}" if answer is not None else str(error)
-        raise UserError("{url} answered {reason}; nothing was kept", url, reason) from None
+        reason = f"{answer.status_code} {answer.reason}" if answer is not None else shown(error)
+        raise UserError("{url} answered {reason}; nothing was kept", shown(url), reason) from None
     except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ReadTimeout) as error:
         raise UserError(broke_off(url, error)) from None
     except requests.exceptions.ConnectionError as error:
         if "timed out" in str(error):  # in the middle of a body
             raise UserError(broke_off(url, error)) from None
         why = getattr(error.args[0] if error.args else error, "reason", error)
-        raise UserError("{url} cannot be reached: {reason}", url, str(why).rpartition(": ")[2]) from None
-    except requests.exceptions.RequestException as error:
-        raise UserError("{url} cannot be fetched: {error}", url, error) from None
+        raise UserError("{url} cannot be reached: {reason}", shown(url), shown(str(why).rpartition(": ")[2])) from None
+    except UserError:
+        raise
+    except (requests.exceptions.RequestException, ValueError) as error:  # ValueError: of an address that cannot be one
+        raise UserError("{url} cannot be fetched: {error}", shown(url), shown(error)) from None
 
 
 def broke_off(url: str, error: Exception) -> str:
     """A sentence for half a file."""
-    why = str(error).rpartition(": ")[2] or type(error).__name__
-    return _("the download of {url} broke off ({why}); nothing was kept, try again", url, why)
+    why = shown(str(error).rpartition(": ")[2]) or type(error).__name__
+    return _("the download of {url} broke off ({why}); nothing was kept, try again", shown(url), why)
 
 
 class DownloadDisplay:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from glassformer.config import DataConfig
+from glassformer.config import DataConfig, Recipe
 from glassformer.data.augment import Augmented
 from glassformer.data.examples import IGNORE
 from glassformer.data.files import Document
@@ -193,3 +193,19 @@ def open_files(config: DataConfig, split_name: str, folder: Path) -> dict[str, A
     if config.task == "classify":
         files["labels"] = np.asarray(files["labels"].tokens, dtype=np.int64)
     return files
+
+
+def trained_length(recipe: Recipe, folder: Path) -> int | None:
+    """The longest row of tokens that a model of labels has learned from, by the run's data folder; None where that is not known,
+    or whatever fills whole blocks."""
+    config, block = recipe.data, recipe.model.block_size
+    if config.task not in ("classify", "tag"):
+        return None
+    try:
+        lengths = TokenFile.open(folder / "train.text").lengths + 1 + config.close_texts
+    except UserError:  # not there, or damaged
+        return None
+    limit = min(config.max_length or block, block)
+    if config.task == "tag":
+        lengths = np.minimum(lengths, limit)
+    return int(lengths[lengths <= limit].max(initial=0)) or None

@@ -5,6 +5,7 @@
     classify                        row = BOS ids                  label = the class, at BOS (a GPT: at the last token)
     tag                             row = BOS ids                  labels = a tag at the first piece of each word
 
+A tagged sentence longer than a row is several rows, overlapping windows of it (windows.py), with each tag in one of them.
 With data.close_texts the rows of the last two end with EOS, as BERT's own do.
 
 A label at a place is what the model should say *at* that place; -100 says nothing is learned there. Examples come in
@@ -20,7 +21,9 @@ import numpy as np
 from jaxtyping import Int
 
 from glassformer.data.tokens import TokenFile
+from glassformer.data.windows import windows
 from glassformer.errors import UserError
+from glassformer.text.pre_tokenizer import ranges
 from glassformer.text.tokenizer import BOS, EOS
 
 IGNORE = -100
@@ -43,6 +46,9 @@ class Examples(Protocol):
     def row_lengths(self) -> Ids:
         """Tokens of each example in the rows that are learned from."""
 
+    def numbers(self, ids: Ids) -> Ids:
+        """The numbers of these examples in their file: their own, but where a long one is several."""
+
     def sources(self, ids: Ids) -> Flat:
         """The source tokens of these examples, one after the other."""
 
@@ -51,12 +57,23 @@ class Examples(Protocol):
         ...
 
 
+class TokenWindows:
+    """Stretches of the sequences of a token file, which may overlap, read as if each were a sequence."""
+
+    def __init__(self, file: TokenFile, begins: Ids, lengths: Ids) -> None:
+        self.file, self.begins, self.lengths = file, begins, lengths
+
+    def take(self, ids: Ids) -> Flat:
+        """The stretches with these numbers, end to end."""
+        return self.file.tokens[ranges(self.begins[ids], self.lengths[ids])].astype(np.int64)
+
+
 def starts_of(lengths: Ids) -> Ids:
     """Where each of several stretches begins when they stand one after the other."""
     return np.cumsum(lengths) - lengths
 
 
-def around(file: TokenFile, ids: Ids, first: int | None = BOS, last: int | None = EOS) -> Flat:
+def around(file: TokenFile | TokenWindows, ids: Ids, first: int | None = BOS, last: int | None = EOS) -> Flat:
     """`first` (if any), the sequence, `last` (if any); for each id."""
     lengths = file.lengths[ids] + (first is not None) + (last is not None)
     out, inside = np.empty(int(lengths.sum()), np.int64), np.ones(int(lengths.sum()), bool)
@@ -67,7 +84,7 @@ def around(file: TokenFile, ids: Ids, first: int | None = BOS, last: int | None 
     return out
 
 
-def after(first: int, file: TokenFile, ids: Ids) -> Flat:
+def after(first: int, file: TokenFile | TokenWindows, ids: Ids) -> Flat:
     """`first`, then the sequence; for each id."""
     return around(file, ids, first, None)
 
@@ -88,6 +105,10 @@ class Pairs:
         self.source_lengths = source.lengths + 1
         self.row_lengths = target.lengths + 1
 
+    def numbers(self, ids: Ids) -> Ids:
+        """These numbers."""
+        return ids
+
     def sources(self, ids: Ids) -> Flat:
         """The tokens of these sources, each closed by EOS, one after the other."""
         return before(EOS, self.source, ids)
@@ -105,6 +126,10 @@ class OneSided:
     def __init__(self, row_lengths: Ids) -> None:
         self.row_lengths = row_lengths
         self.source_lengths = np.zeros_like(row_lengths)
+
+    def numbers(self, ids: Ids) -> Ids:
+        """These numbers."""
+        return ids
 
     def sources(self, ids: Ids) -> Flat:
         """An error: there is none."""
@@ -158,9 +183,10 @@ class Classify(OneSided):
 
 
 class Tag(OneSided):
-    """`tags` has a number for each token of the text: the tag at a word's first piece, IGNORE at its other pieces."""
+    """`tags` has a number for each token of the text: the tag at a word's first piece, IGNORE at its other pieces. A text of
+    more than `limit` tokens, control tokens included, is read in windows, each tag being the label of one of them."""
 
-    def __init__(self, text: TokenFile, tags: TokenFile, *, closed: bool = False) -> None:
+    def __init__(self, text: TokenFile, tags: TokenFile, *, closed: bool = False, limit: int | None = None) -> None:
         check_equal(len(text), len(tags), "text", "labels")
         wrong = np.flatnonzero(text.lengths != tags.lengths)
         if len(wrong):
@@ -171,14 +197,34 @@ class Tag(OneSided):
                 text.lengths[wrong[0]],
                 tags.lengths[wrong[0]],
             )
-        self.text, self.tags, self.closed = text, tags, closed
-        super().__init__(text.lengths + 1 + closed)
+        most = None if limit is None else max(1, limit - 1 - closed)
+        whole = np.arange(len(text)) if most is None else np.flatnonzero(text.lengths <= most)
+        zeros, lengths = np.zeros_like(whole), text.lengths[whole]
+        uncut = np.stack([whole, zeros, lengths, zeros, lengths], axis=1)
+        long = np.setdiff1d(np.arange(len(text)), whole).tolist()
+        cut = [(number, *window) for number in long for window in windows(int(text.lengths[number]), most or 1)]
+        pieces = np.concatenate([uncut, np.array(cut, np.int64).reshape(-1, 5)])
+        number, start, end, first, last = pieces[np.lexsort((pieces[:, 1], pieces[:, 0]))].T
+        self.number, self.first, self.last = number, first - start, last - start  # answered: within the window
+        begins = text.offsets[number] + start
+        self.text, self.tags = TokenWindows(text, begins, end - start), TokenWindows(tags, begins, end - start)
+        self.closed = closed
+        super().__init__(self.text.lengths + 1 + closed)
+
+    def numbers(self, ids: Ids) -> Ids:
+        """The number of the sentence that each window is of."""
+        return self.number[ids]
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
-        """BOS text (EOS), with a label a token."""
-        if self.closed:
-            return around(self.text, ids), around(self.tags, ids, IGNORE, IGNORE)
-        return after(BOS, self.text, ids), after(IGNORE, self.tags, ids)
+        """BOS text (EOS), with a label a token that is answered."""
+        tokens, tags = around(self.text, ids, BOS, EOS if self.closed else None), self.tags.take(ids)
+        lengths = self.text.lengths[ids]
+        place = np.arange(len(tags)) - np.repeat(starts_of(lengths), lengths)
+        answered = (place >= np.repeat(self.first[ids], lengths)) & (place < np.repeat(self.last[ids], lengths))
+        labels = np.full(len(tokens), IGNORE, np.int64)
+        ends = np.cumsum(lengths + 1 + self.closed)
+        labels[ranges(ends - lengths - self.closed, lengths)] = np.where(answered, tags, IGNORE)
+        return tokens, labels
 
 
 def check_equal(first: int, second: int, first_name: str, second_name: str) -> None:

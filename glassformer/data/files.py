@@ -8,7 +8,10 @@ something else reads on.
 
 from __future__ import annotations
 
+import functools
 import os
+import re
+import shlex
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +20,7 @@ from pathlib import Path
 from glassformer.errors import UserError
 from glassformer.files.user_data import FileFacts, UserFile
 from glassformer.language import _
+from glassformer.screen import say
 
 PIECE_BYTES = 1 << 20  # of a long document, at a time
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -39,7 +43,7 @@ class BadLine(UserError):
             super().__init__(_("{path}: {problem}", path, problem))
         else:
             super().__init__(_("{path}, line {line}: {problem}", path, line, problem))
-        self.kind, self.path, self.line = kind, str(path), line
+        self.kind, self.path, self.line, self.problem = kind, str(path), line, problem
 
 
 ErrorHandler = Callable[[BadLine], None]
@@ -52,6 +56,12 @@ def refuse(problem: BadLine) -> None:
     raise UserError(
         "{problem} (data.on_error=skip leaves such lines out, and `glassformer data check` finds them all)", problem
     )
+
+
+@functools.lru_cache(maxsize=64)
+def tell_utf_16(path: Path) -> None:
+    """Says once what a file was read as."""
+    say(_("{path} is read as UTF-16, by its byte order mark", path))
 
 
 @dataclass
@@ -72,6 +82,8 @@ class ReadContext:
     def opened(self, path: Path) -> Iterator[UserFile]:
         """The file, open for this reading; when it has been read its size and checksum are kept."""
         with UserFile(path) as file:
+            if file.is_utf_16:
+                tell_utf_16(path)
             self.open_files.append(file)
             try:
                 yield file
@@ -97,17 +109,30 @@ class Skipped:
             self.first.append(str(problem))
 
 
+def probable(raw: bytes) -> str:
+    """The encoding that some bytes that are no UTF-8 are probably in: each character of Chinese is a pair of high bytes.
+
+    >>> probable("你好, Welt".encode("gb18030")), probable("schön".encode("cp1252"))
+    ('gb18030', 'cp1252')
+    """
+    runs = re.findall(rb"[\x80-\xff]+", raw)
+    return "gb18030" if all(len(run) % 2 == 0 for run in runs) else "cp1252"
+
+
+def cure(path: Path | str, encoding: str) -> str:
+    """How to make a file UTF-8 that is not."""
+    name = os.path.basename(path)
+    copy = shlex.quote(f"utf8-{name}")
+    return _("make it UTF-8: iconv -f {encoding} -t utf-8 {name} > {copy}", encoding, shlex.quote(name), copy)
+
+
 def decode(raw: bytes, path: Path, line: int, complain: ErrorHandler) -> str | None:
-    """UTF-8; or None, after a complaint that names the line on which the first bad byte stands. UTF-16 is a matter of the whole
-    file: half of its lines could be read, and would be wrong."""
+    """UTF-8; or None, after a complaint that names the line on which the first bad byte stands."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        if line == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            complain(BadLine("encoding", path, None, _("UTF-16, as some programs export it; save the file as UTF-8")))
-            return None
         line += raw[: error.start].count(b"\n")
-        problem = _("not valid UTF-8 (byte 0x{raw:02x}); save the file as UTF-8", raw[error.start])
+        problem = _("not valid UTF-8 (byte 0x{raw:02x}); {cure}", raw[error.start], cure(path, probable(raw)))
         complain(BadLine("encoding", path, line, problem))
         return None
 

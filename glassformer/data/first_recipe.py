@@ -4,27 +4,37 @@ for how long.
 Nothing clever, to be seen and then changed (`glassformer init`). Of pairs a few thousand are looked at. The vocabulary
 grows with their number, from three thousand pieces at 30,000 pairs to 8,000 at a million, and by the characters of a script
 that has many; width and depth grow and dropout falls in a few stages (`SIZES`). For a GPU steps are larger and each batch is
-read twice (R-Drop), for which a CPU has no time. docs/decisions.md says what was measured.
+read twice (R-Drop), for which a CPU has no time. Single words (spelling to sound, inflection) are learned by the character, as
+Wu, Cotterell and Hulden do (2021), and nothing of them is changed at random. What is chosen gives way to what a person says.
+docs/decisions.md says what was measured.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 
-from glassformer.config import DataConfig
-from glassformer.data.doctor.roles import arrange
+from glassformer.config import DataConfig, Recipe, TrainConfig
+from glassformer.config.fields import coerce
+from glassformer.config.recipe import apply_overrides
+from glassformer.data.doctor.roles import arrange, fields_in_words
 from glassformer.data.files import ReadContext
 from glassformer.data.origins import SPLITS
 from glassformer.data.sources import all_rows
+from glassformer.errors import ConfigError
 from glassformer.language import _
+from glassformer.text.languages import is_han
 
 EPOCHS, FEWEST_STEPS, MOST_STEPS = 20, 1000, 50_000  # of text and labels; of pairs see SIZES
 BYTES_A_TOKEN = 4  # of text in pieces of words, roughly
@@ -33,6 +43,17 @@ LOOKED_AT = 5000  # pairs; of more the number follows from the size of the file
 COMMON = 5  # a character that occurs so often among them has a piece of its own
 FEWEST_PIECES, MOST_PIECES = 1000, 32_000
 PIECES = ((5_000, 3000), (30_000, 3000), (1_000_000, 8000))  # pairs, and pieces of words for so many
+LONGEST_WORD = 20  # letters; a Chinese character counts as four, since a sentence of them has no blanks either
+TAG = re.compile(r"[;=|<>]")  # in a part of a source that is no word but a feature of it, such as V;PST
+PHONEME = 2.0  # characters of a target's parts, on average, where it is the sounds of a word
+MOST_EPOCHS, FOR_SURE = (
+    1000,
+    100,
+)  # beyond so many a training ends when it gets no better; `train` warns of 200 without that
+WARMUP, VALIDATIONS = 1 / 5, 4  # the largest share of the steps, and the fewest times there is something to choose from
+FEWEST_TOKENS = 512  # a step, of pairs so few that an epoch would have less than four steps
+TOKENS_A_PAIR = 8  # of a target, in what the sizes were measured on; pairs of fewer count as fewer
+FIELD_SETTINGS = ("source_field", "target_field", "text_field", "label_field", "features_field")
 SHAPE = ("n_layer", "n_head", "n_embd", "n_hidden", "dropout")
 
 
@@ -51,7 +72,6 @@ class Size:
 
 
 MUON = {"optimizer": "muon", "learning_rate": 2e-3, "warmup": 300, "min_rate": 0.05, "weight_decay": 0.02, "ema": 0.998}
-FEW = Size(2_000, (2, 4, 128, 256, 0.3), 2048)
 VARIED = {"bpe_dropout": 0.05, "augment": 0.15}
 SOME = Size(50_000, (4, 4, 256, 512, 0.3), 4096, 25, 2500, VARIED, MUON)
 SOME_ON_GPU = replace(SOME, batch_tokens=8192, epochs=45, steps=4000, train=MUON | {"r_drop": 1.0})
@@ -69,8 +89,14 @@ MORE = Size(
     data={"augment": 0.15, "segmentations": 0},
     train={"warmup": 4000, "learning_rate": 7e-4},
 )
-SIZES = {False: [FEW, SOME, MANY, MORE], True: [FEW, SOME_ON_GPU, MANY, MORE]}
+SIZES = {False: [SOME, MANY, MORE], True: [SOME_ON_GPU, MANY, MORE]}
 """By whether there is a GPU."""
+WORD_TRAINING = {"warmup": 1000, "metric": "exact_match"}
+WORDS = {
+    False: Size(float("inf"), (3, 4, 128, 512, 0.3), 128, steps=4000, train=WORD_TRAINING),
+    True: Size(float("inf"), (4, 4, 256, 1024, 0.3), 400, steps=10_000, train=WORD_TRAINING),
+}
+"""Of single words; its batches are counted in pairs."""
 MODELS: dict[str, dict[str, Any]] = {
     "text": {"preset": "shakespeare-char", "n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128},
     "classify": BERT | {"head": "classify", "pool": "mean"},
@@ -102,23 +128,52 @@ def size_of_files(path: Path) -> int:
 
 @dataclass(frozen=True)
 class PairCount:
-    """About how many pairs files hold, of how many bytes each, and how many characters are common in them."""
+    """About how many pairs files hold, of how many bytes each, how many characters are common in them, the mean length of a
+    target in characters, and whether most sources are single words."""
 
     pairs: int
     bytes_each: float
     characters: int
+    target_length: float = 40.0
+    single_words: bool = False
+
+    def target_tokens(self, tokenizer: str) -> float:
+        """Tokens of a target, roughly."""
+        return self.target_length + 1 if tokenizer == "char" else max(1.0, self.bytes_each / BYTES_A_TOKEN / 2)
+
+
+def is_word(source: str, target: str) -> bool:
+    """Whether a source is one word of letters, with its features perhaps, or a few syllables whose target is their sounds, parted
+    by blanks.
+
+    >>> is_word("abîme", "a b i m"), is_word("ba mẹ", "ɓ aː ˧˧ m ɛ"), is_word("se lire V;PST", "lut"), is_word("你好。", "Hello.")
+    (True, True, False, False)
+    """
+    words, sounds = [part for part in source.split() if not TAG.search(part)], target.split()
+    if len(words) > 1 and not (len(sounds) > 1 and fmean(map(len, sounds)) <= PHONEME):
+        return False
+    letters = "".join(words)
+    long = sum(4 if is_han(letter) else 1 for letter in letters) > LONGEST_WORD
+    return (
+        len(letters) > 0
+        and not long
+        and all(letter in "'’-.·" or unicodedata.category(letter)[0] in "LM" for letter in letters)
+    )
 
 
 def count_pairs(config: DataConfig) -> PairCount:
     """By the first pairs, and the size of the files where there are more. What cannot be read is left to training."""
     rows = all_rows(config, "train", ReadContext(lambda problem: None))
-    texts = [source + target for source, target in (row.example for row in itertools.islice(rows, LOOKED_AT))]
+    examples = [row.example for row in itertools.islice(rows, LOOKED_AT)]
+    texts = [source + target for source, target in examples]
     characters = Counter(itertools.chain.from_iterable(texts))
     each = sum(len(text.encode("utf-8", "replace")) + 2 for text in texts) / max(1, len(texts))
     named = [file for file in (config.train, config.train_target) if isinstance(file, str)]
     size = sum(size_of_files(Path(file)) for file in named)
     pairs = len(texts) if len(texts) < LOOKED_AT else max(LOOKED_AT, int(size / each))
-    return PairCount(pairs, each, sum(count >= COMMON for count in characters.values()))
+    length = sum(len(target) for _source, target in examples) / max(1, len(examples))
+    single_words = sum(is_word(*example) for example in examples) > 0.8 * len(examples)
+    return PairCount(pairs, each, sum(count >= COMMON for count in characters.values()), length, single_words)
 
 
 def vocabulary_for(found: PairCount) -> int:
@@ -135,24 +190,83 @@ def vocabulary_for(found: PairCount) -> int:
     return round(min(MOST_PIECES, max(FEWEST_PIECES, by_pairs) + found.characters) / 100) * 100
 
 
-def recipe_for_pairs(config: DataConfig, gpu: bool) -> tuple[dict[str, dict[str, Any]], PairCount]:
-    """What a recipe for pairs says besides its files, by how many there are, and how many."""
-    found = count_pairs(config)
-    size = next(size for size in SIZES[gpu] if found.pairs <= size.pairs)
-    data = {"vocab_size": vocabulary_for(found), "batch_tokens": size.batch_tokens, **size.data}
-    steps = within(size.epochs * found.pairs * found.bytes_each / BYTES_A_TOKEN / 2 / size.batch_tokens, size.steps)
-    train = {"steps": steps, "label_smoothing": 0.1, **size.train}
+def recipe_for_pairs(found: PairCount, gpu: bool, said: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """What a recipe for pairs says besides its files. `said`: settings by their whole names, as a person wrote them."""
+    tokenizer = said.get("data.tokenizer", "char" if found.single_words else "bpe")
+    tokens = found.target_tokens(tokenizer)
+    data: dict[str, Any]
+    if found.single_words and tokenizer == "char":
+        size = WORDS[gpu]
+        together = min(size.batch_tokens, max(32, found.pairs // 10))
+        data = {"tokenizer": "char", "batch_tokens": math.ceil(together * tokens / 8) * 8}
+    else:
+        pairs = found.pairs * min(1.0, tokens / TOKENS_A_PAIR)
+        size = next(size for size in SIZES[gpu] if pairs <= size.pairs)
+        quarter = int(found.pairs * tokens / 4) // 64 * 64
+        batch_tokens = min(size.batch_tokens, max(FEWEST_TOKENS, quarter))
+        data = {"vocab_size": vocabulary_for(found), "batch_tokens": batch_tokens, **size.data}
+        if tokenizer != "bpe" or "data.tokenizer_file" in said:
+            data.pop("bpe_dropout", None)
+        if found.single_words:
+            data.pop("augment", None)
+    epoch = max(1.0, found.pairs * tokens / data["batch_tokens"])
+    train = {"label_smoothing": 0.1, **size.train}
+    if "train.optimizer" in said:
+        train = {key: value for key, value in train.items() if key not in MUON}
+    train |= schedule_for(within(size.epochs * epoch, epoch, size.steps), epoch, said, train.pop("warmup", None))
     model = dict(zip(SHAPE, size.shape, strict=True))
-    return {"model": model, "data": data, "train": train, "decode": {"beam": 5, "alpha": 1.0}}, found
+    return {"model": model, "data": data, "train": train, "decode": {"beam": 5, "alpha": 1.0}}
 
 
-def within(steps: float, fewest: int = FEWEST_STEPS) -> int:
-    """Whole hundreds of steps, neither very few nor very many."""
-    return min(MOST_STEPS, max(fewest, int(steps) // 100 * 100))
+def within(steps: float, epoch: float, fewest: int = FEWEST_STEPS) -> int:
+    """Whole hundreds of steps, neither very few nor very many, nor very many epochs of so many steps."""
+    return max(100, int(min(MOST_STEPS, MOST_EPOCHS * epoch, max(fewest, steps))) // 100 * 100)
 
 
-def recipe_for(config: DataConfig, *, device: str = "auto") -> FirstRecipe:
-    """The recipe for files that are arranged already."""
+def schedule_for(steps: int, epoch: float, said: Mapping[str, str], warmup: int | None = None) -> dict[str, Any]:
+    """What follows from the number of steps, chosen or said: a warm-up that is a small part of them, several validations, and
+    after very many epochs an end where it gets no better. `epoch`: its steps, roughly."""
+    steps = coerce(said.get("train.steps", steps), int, "train.steps")
+    every = coerce(said.get("train.validate_every", TrainConfig.validate_every), int, "train.validate_every")
+    if steps < VALIDATIONS * every and "train.validate_every" not in said:
+        every = max(1, steps // VALIDATIONS)
+    schedule = {
+        "steps": steps,
+        "warmup": min(warmup or TrainConfig.warmup, int(steps * WARMUP)),
+        "validate_every": every,
+    }
+    if steps > FOR_SURE * epoch:
+        schedule["patience"] = max(5, steps // every // 4)
+    defaults = {"warmup": TrainConfig.warmup, "validate_every": TrainConfig.validate_every}
+    return {key: value for key, value in schedule.items() if value != defaults.get(key)}
+
+
+def give_way(values: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """The chosen settings without the one that contradicts a person's changes, if there is one; what is wrong with the changes
+    themselves is left for who applies them."""
+    chosen = [(part, key) for part, settings in values.items() for key in settings]
+    for part, key in (("", ""), *chosen):
+        left = copy.deepcopy(values)
+        left.get(part, {}).pop(key, None)
+        changed = copy.deepcopy(left)
+        try:
+            apply_overrides(changed, changes)
+            Recipe.from_dict(changed)
+        except ConfigError:
+            continue
+        return left
+    return values
+
+
+def settings_in(changes: Sequence[str]) -> dict[str, str]:
+    """The settings of `key.sub=value` changes, by their whole names."""
+    return {key.strip(): value.strip() for key, _equals, value in (change.partition("=") for change in changes)}
+
+
+def recipe_for(config: DataConfig, changes: Sequence[str] = (), *, device: str = "auto") -> FirstRecipe:
+    """The recipe for files that are arranged already, as it is with a person's changes left out."""
+    said = settings_in(changes)
+    device = said.get("train.device", device)
     named = {f"{split}{side}": getattr(config, f"{split}{side}") for split in SPLITS for side in ("", "_target")}
     data: dict[str, Any] = {"task": config.task} | {key: value for key, value in named.items() if value is not None}
     data |= {"format": config.format} if config.format != "auto" else {}
@@ -161,30 +275,59 @@ def recipe_for(config: DataConfig, *, device: str = "auto") -> FirstRecipe:
     what = WHAT[config.task]
     if config.task == "pairs":
         gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-        values, count = recipe_for_pairs(config, gpu)
+        found = count_pairs(config)
+        values = recipe_for_pairs(found, gpu, said)
         values["data"] = data | values["data"]
-        chosen = _(
-            "{first}: {what}; about {pairs:,} pairs: {layers}+{layers} layers of {width}, {pieces:,} pieces of words, dropout "
-            "{dropout}, {steps:,} steps",
-            first.name,
-            what,
-            count.pairs,
-            values["model"]["n_layer"],
-            values["model"]["n_embd"],
-            values["data"]["vocab_size"],
-            values["model"]["dropout"],
-            values["train"]["steps"],
-        )
-        return FirstRecipe(values, name, chosen)
-    data |= {"batch_tokens": 2048}
-    steps = within(EPOCHS * size_of_files(first) / BYTES_A_TOKEN / data["batch_tokens"])
-    values = {"model": MODELS[config.task], "data": data, "train": {"steps": steps}}
+        if values["data"].get("tokenizer") == "char":
+            what = _("{model}; single words: by the character, none changed at random, best by exact match", what)
+        values = give_way(values, changes)
+        return FirstRecipe(values, name, pairs_in_words(first.name, what, found.pairs, values, said))
+    batch_tokens = 2048
+    epoch = max(1.0, size_of_files(first) / BYTES_A_TOKEN / batch_tokens)
+    train = schedule_for(within(EPOCHS * epoch, epoch), epoch, said)
+    values = {"model": MODELS[config.task], "data": data | {"batch_tokens": batch_tokens}, "train": train}
     if config.task == "text":
         values["decode"] = {"temperature": 0.8, "top_k": 40}
-    return FirstRecipe(values, name, _("{first}: {what}; {steps:,} steps", first.name, what, steps))
+    told = _("{first}: {what}; {steps:,} steps", first.name, what, train["steps"])
+    return FirstRecipe(give_way(values, changes), name, told)
 
 
-def first_recipe(files: Sequence[Path], task: str | None = None, *, device: str = "auto") -> FirstRecipe:
-    """The recipe for train, val and test (a file each, or two aligned ones); `task` where it is not to be guessed, `device` as
-    train.device has it."""
-    return recipe_for(arrange(files, task, {}), device=device)
+def pairs_in_words(
+    first: str, what: str, pairs: int, values: Mapping[str, Mapping[str, Any]], said: Mapping[str, str]
+) -> str:
+    """What was chosen for pairs, or said."""
+    model = dict(values["model"]) | {key: said[f"model.{key}"] for key in SHAPE if f"model.{key}" in said}
+    tokenizer = said.get("data.tokenizer", values["data"].get("tokenizer", "bpe"))
+    pieces = said.get("data.vocab_size", f"{values['data'].get('vocab_size', DataConfig.vocab_size):,}")
+    return _(
+        "{first}: {what}; about {pairs:,} pairs: {layers}+{layers} layers of {width}, {tokens}, dropout {dropout}, "
+        "{steps:,} steps",
+        first=first,
+        what=what,
+        pairs=pairs,
+        layers=model["n_layer"],
+        width=model["n_embd"],
+        tokens=_("{pieces} pieces of words", pieces) if tokenizer in ("bpe", "unigram") else f"tokenizer {tokenizer}",
+        dropout=model["dropout"],
+        steps=values["train"]["steps"],
+    )
+
+
+def first_recipe(
+    files: Sequence[Path],
+    task: str | None = None,
+    changes: Sequence[str] = (),
+    *,
+    fields: Mapping[str, Any] | None = None,
+    device: str = "auto",
+) -> FirstRecipe:
+    """The recipe for train, val and test (a file each, or two aligned ones); `task` and `fields` (the settings that say how they
+    are read) where they are not to be guessed, `device` as train.device has it. It has nothing that contradicts `changes`
+    (`key.sub=value`), which are not in it yet."""
+    config = arrange(files, task or settings_in(changes).get("data.task"), fields or {})
+    made = recipe_for(config, changes, device=device)
+    named = {key: getattr(config, key) for key in FIELD_SETTINGS}
+    data = made.values["data"] | {key: value for key, value in named.items() if value != getattr(DataConfig, key)}
+    columns = fields_in_words(config)
+    chosen = _("{columns}; {chosen}", columns, made.chosen) if columns else made.chosen
+    return replace(made, values=made.values | {"data": data}, chosen=chosen)

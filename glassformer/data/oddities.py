@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from glassformer.language import _
 
@@ -65,8 +65,48 @@ ODD: dict[str, Callable[[str], object]] = {
 }
 """By its name, what finds it."""
 THIRD_COLUMN = _("a third column, which is not read")
-KINDS = {str.__str__(kind): kind for kind in (*ODD, THIRD_COLUMN)}
+HEADER = _("names of columns, it seems, as the first line of a file")
+QUOTES = _("quotation marks around one side alone")
+KINDS = {str.__str__(kind): kind for kind in (*ODD, THIRD_COLUMN, HEADER, QUOTES)}
 """Of a name that was read from a file, the one that can be said in another language."""
+
+
+COLUMN_NAMES = """
+source target src tgt trg text label tag sentence translation original input output question answer
+word words lemma form features phonemes pronunciation ipa en de fr es it pt nl ru zh ja ko ar
+eng deu ger fra spa rus zho english german french spanish italian portuguese dutch russian chinese japanese korean arabic
+deutsch englisch français anglais español inglés
+原文 译文 源语言 目标语言 源文 句子 文本 标签 英文 中文 英语 汉语 德语 法语 日语 词 读音
+"""
+
+
+def is_header(columns: Sequence[str]) -> bool:
+    """Whether a line's first columns are names that people give to columns.
+
+    >>> is_header(["English", "German"]), is_header(["原文", "译文", "x"]), is_header(["yes", "ja"]), is_header(["word"])
+    (True, True, False, False)
+    """
+    names = [column.strip().casefold() for column in columns[:2]]
+    return len(set(names)) == 2 and set(names) <= set(COLUMN_NAMES.split())
+
+
+ANY_QUOTE = re.compile('["“”„«»「」『』‘’‚‹›]')
+
+
+def unquoted(text: str) -> str:
+    """A text without the quotation marks of a table around the whole of it, the doubled ones inside being single.
+
+    >>> unquoted('"He said ""yes""."'), unquoted('"Yes", he said, "and no"')
+    ('He said "yes".', '"Yes", he said, "and no"')
+    """
+    inner = text[1:-1].replace('""', "")
+    is_quoted = len(text) > 2 and text[0] == text[-1] == '"' and '"' not in inner
+    return text[1:-1].replace('""', '"') if is_quoted else text
+
+
+def is_quoted_alone(text: str, other: str) -> bool:
+    """Whether a text stands in quotation marks as a whole, and the other side has none at all."""
+    return unquoted(text) != text and not ANY_QUOTE.search(other)
 
 
 def is_blank(text: str) -> bool:

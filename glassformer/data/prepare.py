@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from glassformer.data import cache
 from glassformer.data.augment import Augmented
 from glassformer.data.encoding import encode_split
 from glassformer.data.files import ReadContext
-from glassformer.data.oddities import THIRD_COLUMN
+from glassformer.data.oddities import HEADER, THIRD_COLUMN
 from glassformer.data.origins import SPLITS, named_files
 from glassformer.data.report import DataReport, in_words
 from glassformer.data.sources import DataReader, why_empty
@@ -32,9 +33,12 @@ from glassformer.language import _
 from glassformer.screen import Progress, say, watched
 from glassformer.text.extension import Extended, extend
 from glassformer.text.imported import load_tokenizer
+from glassformer.text.languages import lowercase
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.tokenizers import Extension, Tokenizers
 
+TARGETS_TRIED = 100_000  # of each split, whether the tokenizer can write them
+BEFORE = 20  # characters that are shown before the first that it cannot
 TOKENIZER_CHARACTERS = 50_000_000  # a tokenizer learns from at most so much text; more changes little and costs memory
 
 
@@ -151,8 +155,8 @@ def read_once(config: DataConfig, folder: Path, given: Any = None, characters: i
     for split in ("train", "val"):
         if not splits[split].examples:
             raise UserError(why_empty(config, split, in_memory=given is not None))  # type: ignore[arg-type]
-    if wider.total() <= sum(writer.examples for writer in splits.values()) / 2:  # else it is how the file is made
-        reader.odd[str.__str__(THIRD_COLUMN)] = wider.total()
+    reader.odd[str.__str__(THIRD_COLUMN)] = wider["third column"]
+    reader.odd[str.__str__(HEADER)] = wider["header"]
     return DataReport(
         examples={split: writer.examples for split, writer in splits.items() if writer.examples},
         learned=splits["train"].learned,
@@ -199,6 +203,26 @@ def encode_training(config: DataConfig, train: Any, tokenizers: Tokenizers, data
     encode_split(config, "train", train, tokenizers, data, to_learn=True, total=total)
 
 
+def lost_targets(config: DataConfig, data: Path, report: DataReport, tokenizers: Tokenizers) -> DataReport:
+    """The report with the number of targets, split by split, that are others once they are encoded and decoded, and the first of
+    them: what no training can put right. Byte-level pieces write every text."""
+    tokenizer = tokenizers.target
+    if config.task != "pairs" or (tokenizer.kind in ("bpe", "unigram") and not tokenizer.lowercase):
+        return report
+    lost, example = Counter[str](), list(report.lost_example)
+    for split in (split for split in SPLITS if split in report.examples):
+        targets = (pair[1] for pair in islice(run_examples(config, split, data), TARGETS_TRIED))
+        while group := list(islice(targets, 1000)):
+            for target, ids in zip(group, tokenizer.encode_batch(group), strict=True):
+                read = lowercase(target) if tokenizer.lowercase else target
+                if (written := tokenizer.decode(ids)) != read:
+                    lost[split] += 1
+                    same = next((n for n, (a, b) in enumerate(zip(read, written)) if a != b), len(written))
+                    begin = max(0, same - BEFORE)
+                    example = example or [f"{'…' * (begin > 0)}{text[begin:]}" for text in (read, written)]
+    return replace(report, lost=dict(lost), lost_example=example)
+
+
 def about_files(config: DataConfig, files: Iterable[FileFacts]) -> str:
     """What was prepared, in a few words: the built-in task, or the names of the files."""
     return config.builtin or ", ".join(os.path.basename(file.path) for file in files)
@@ -208,7 +232,11 @@ def from_cache(folder: Path, files: Iterable[FileFacts]) -> Tokenizers:
     """The rest of a preparation that the cache had: where the files are and when they were last changed."""
     data = folder / "data"
     report = DataReport.read(data)
-    assert report is not None
+    whole = all(
+        any(data.glob(f"{split}.*{ending}")) for split in ("train", "val") for ending in ("examples.gz", "tokens")
+    )
+    if report is None or not whole:
+        raise UserError("{folder} holds no prepared data", data)
     given = {(os.path.abspath(file.path), file.sha256): file for file in files}
     by_content = {file.sha256: file for file in files}
     read = [given.get((file.path, file.sha256)) or by_content[file.sha256] for file in report.files]
@@ -229,8 +257,10 @@ def prepare(
     in_cache = characters is None and given is None and old is None and cache.entries_folder() is not None
     files = cache.read_files(config) if in_cache else None
     key = None if files is None else cache.key_of(config, files)
-    if key is not None and files is not None and cache.fetch(key, folder):
-        return from_cache(folder, files)
+    if key is not None and files is not None:
+        kept = cache.fetch(key, folder, lambda: from_cache(folder, files))
+        if kept is not None:
+            return kept
     report = read_once(config, data, given, characters)
     train = training_examples(config, data, report)
     if config.both_ways:
@@ -241,6 +271,7 @@ def prepare(
     report.write(data)
     tokenizers = learn_tokenizers(config, train, report.learned) if old is None else keep_tokenizers(config, train, old)
     tokenizers.save(folder)
+    lost_targets(config, data, report, tokenizers).write(data)
     encode_training(config, train, tokenizers, data, report.learned)
     encode_split(config, "val", run_examples(config, "val", data), tokenizers, data)
     read = {(file.path, file.sha256) for file in report.files}

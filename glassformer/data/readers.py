@@ -11,14 +11,17 @@ Records are CSV, JSON, JSONL, Parquet, TMX, Hugging Face data sets, and whatever
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.config import DataConfig
 from glassformer.data.files import BadLine, Document, ErrorHandler, ReadContext, all_lines, numbered_lines
+from glassformer.data.oddities import is_header
 from glassformer.data.origins import Origin
-from glassformer.data.records import FORMATS, Record, dataset_records, field_of, text_of, words_of
+from glassformer.data.records import FORMATS, Record, check_fields, dataset_records, field_of, text_of, words_of
+from glassformer.errors import UserError
 from glassformer.language import _
 
 
@@ -29,6 +32,16 @@ class LocatedExample(NamedTuple):
     path: Path | str
     line: int
     document: Any = None  # which it belongs to, where a field says so
+
+
+FIELDS: dict[str, tuple[str, ...]] = {
+    "pairs": ("source_field", "target_field"),
+    "classify": ("text_field", "label_field"),
+    "tag": ("text_field", "label_field"),
+    "text": ("text_field",),
+}
+"""By task, the settings that name the fields of its records."""
+SYMBOLS = re.compile(r"[;\s]+")  # between the symbols of features
 
 
 def records_of(origin: Origin, context: ReadContext) -> Iterator[tuple[int, Record]]:
@@ -42,14 +55,14 @@ def record_row(
     config: DataConfig, number: int, record: Record, path: Path | str, complain: ErrorHandler
 ) -> LocatedExample | None:
     """The example that a record holds, by the names of fields that the configuration gives; None after a complaint."""
-    names, read = {
-        "pairs": ((config.source_field, config.target_field), text_of),
-        "classify": ((config.text_field, config.label_field), text_of),
-        "tag": ((config.text_field, config.label_field), words_of),
-        "text": ((config.text_field,), text_of),
-    }[config.task]
+    read = words_of if config.task == "tag" else text_of
+    fields: dict[str, str] = {setting: getattr(config, setting) for setting in FIELDS[config.task]}
+    if config.features_field is not None:
+        fields["features_field"] = config.features_field
+    if not check_fields(record, fields, path, number, complain):
+        return None
     values: list[Any] = []
-    for name in names:
+    for name in fields.values():
         value = field_of(record, name, path, number, complain)
         values.append(None if value is None else read(value, name, path, number, complain))
     if None in values:
@@ -59,8 +72,20 @@ def record_row(
     if config.task == "tag":
         return tagged_row(values[0], values[1], path, number, complain)
     named = config.document_field
+    if named is not None and not check_fields(record, {"document_field": named}, path, number, complain):
+        return None
     document = None if named is None else field_of(record, named, path, number, complain)
-    return LocatedExample((values[0].strip(), values[1].strip()), path, number, document)
+    source = with_features(values[0].strip(), *values[2:])
+    return LocatedExample((source, values[1].strip()), path, number, document)
+
+
+def with_features(source: str, features: str = "") -> str:
+    """A source with the symbols of its features before it; one that is empty stays so.
+
+    >>> with_features("sordutater", "V;PRS;2;SG"), with_features("sordutater")
+    ('V PRS 2 SG sordutater', 'sordutater')
+    """
+    return " ".join([*SYMBOLS.split(features.strip("; ")), source]).strip() if source and features else source
 
 
 def tagged_row(
@@ -82,20 +107,33 @@ def record_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Ite
             yield row
 
 
-def two_columns(path: Path, what: str, context: ReadContext) -> Iterator[tuple[int, str, str]]:
-    """The first two of the columns that tabs part."""
+def two_columns(
+    path: Path, what: str, context: ReadContext, third: int | None = None
+) -> Iterator[tuple[int, list[str]]]:
+    """The first two of the columns that tabs part, and the one of the number `third`, if any."""
+    read = [0, 1] if third is None else [0, 1, third - 1]
     for number, line in numbered_lines(path, context):
         if not line.strip() and "\t" not in line:
             continue
         columns = line.split("\t")
+        if number == 1 and is_header(columns):
+            names = ", ".join(column.strip() for column in columns)
+            problem = _(
+                "the first line looks like the names of the columns ({names}); take it out, or it is learned", names
+            )
+            context.remark(BadLine("header", path, number, problem))
         if len(columns) < 2:
             problem = _("only one column; each line must be {what}, with a tab between", what)
             context.complain(BadLine("columns", path, number, problem))
             continue
-        if len(columns) > 2 and any(column.strip() for column in columns[2:]):
+        if len(columns) <= read[-1]:
+            problem = _("only {n_columns} columns; data.features_field={third} is not there", len(columns), third)
+            context.complain(BadLine("columns", path, number, problem))
+            continue
+        if any(column.strip() and place not in read for place, column in enumerate(columns)):
             problem = _("{n_columns} columns; only the first two are read", len(columns))
             context.remark(BadLine("third column", path, number, problem))
-        yield number, columns[0].strip(), columns[1].strip()
+        yield number, [columns[place].strip() for place in read]
 
 
 def aligned_lines(first: Path, second: Path, context: ReadContext) -> Iterator[tuple[int, str, str]]:
@@ -118,17 +156,25 @@ def aligned_lines(first: Path, second: Path, context: ReadContext) -> Iterator[t
 
 def pair_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Iterator[LocatedExample]:
     """Source and target."""
+    features = config.features_field
+    if features is not None and (origin.target is not None or not features.isdecimal() or int(features) < 3):
+        raise UserError(
+            "data.features_field={features} names no further column of {path}; of a TSV it is a number, such as 3",
+            features,
+            origin.path,
+        )
     if origin.target is not None:
-        rows = aligned_lines(origin.path, origin.target, context)
-    else:
-        rows = two_columns(origin.path, _("source and target"), context)
-    for number, source, target in rows:
-        yield LocatedExample((source, target), origin.path, number)
+        for number, source, target in aligned_lines(origin.path, origin.target, context):
+            yield LocatedExample((source, target), origin.path, number)
+        return
+    third = None if features is None else int(features)
+    for number, columns in two_columns(origin.path, _("source and target"), context, third):
+        yield LocatedExample((with_features(columns[0], *columns[2:]), columns[1]), origin.path, number)
 
 
 def classify_rows(config: DataConfig, origin: Origin, context: ReadContext) -> Iterator[LocatedExample]:
     """Text and label; in the file the label comes first."""
-    for number, label, text in two_columns(origin.path, _("label and text"), context):
+    for number, (label, text) in two_columns(origin.path, _("label and text"), context):
         yield LocatedExample((text, label), origin.path, number)
 
 

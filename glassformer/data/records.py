@@ -9,7 +9,9 @@ import csv
 import functools
 import importlib
 import json
-from collections.abc import Callable, Iterator
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -249,14 +251,41 @@ def class_names(feature: Any) -> list[str] | None:
     return names if names is not None else getattr(getattr(feature, "feature", None), "names", None)
 
 
-def field_of(record: Record, name: str, path: Path | str, number: int, complain: ErrorHandler) -> Any:
-    """The value, or None after a complaint. `translation.en` reaches into a field that is itself a record."""
+def has_field(record: Record, name: str) -> bool:
+    """Whether a record has a field, be it in one that is itself a record."""
     value: Any = record
     for step in [name] if name in record else name.split("."):
         if not isinstance(value, dict) or step not in value:
-            known = ", ".join(map(str, record))
-            complain(BadLine("field", path, number, _("there is no field {name!r}; there are {known}", name, known)))
-            return None
+            return False
+        value = value[step]
+    return True
+
+
+def check_fields(record: Record, fields: dict[str, str], path: Path | str, number: int, complain: ErrorHandler) -> bool:
+    """Whether a record has these fields, by the settings that name them; else False after one complaint of all it lacks."""
+    missing = [name for name in fields.values() if not has_field(record, name)]
+    if not missing:
+        return True
+    lacking = repr(missing[0]) if len(missing) == 1 else _("{first!r} or {second!r}", *missing[:2])
+    known, command = ", ".join(map(str, record)), field_command(fields, list(record))
+    problem = _("there is no field {lacking}; there are {known}{command}", lacking, known, command)
+    complain(BadLine("field", path, number, problem))
+    return False
+
+
+def field_command(settings: Iterable[str], names: Sequence[Any]) -> str:
+    """The changes on a command line that say what is read from these fields, after a colon; nothing where there are too few."""
+    settings = list(settings)
+    words = [str(name) if re.fullmatch(r"[\w.+-]+", str(name)) else shlex.quote(str(name)) for name in names]
+    changes = [f"data.{key}={word}" for key, word in zip(settings, words, strict=False)]
+    return f": {' '.join(changes)}" if len(changes) == len(settings) else ""
+
+
+def field_of(record: Record, name: str, path: Path | str, number: int, complain: ErrorHandler) -> Any:
+    """The value of a field that is there, or None after a complaint. `translation.en` reaches into a field that is itself a
+    record."""
+    value: Any = record
+    for step in [name] if name in record else name.split("."):
         value = value[step]
     if value is None:
         complain(BadLine("field", path, number, _("the field {name!r} is null", name)))

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from glassformer.config.data import DataConfig
-from glassformer.data.oddities import KINDS
+from glassformer.data.oddities import KINDS, THIRD_COLUMN
 from glassformer.data.origins import shown
 from glassformer.errors import UserError
 from glassformer.files import structured
@@ -36,6 +36,8 @@ class DataReport:
     left_out: int = 0
     odd: dict[str, int] = field(default_factory=dict)
     in_train: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, int] = field(default_factory=dict)  # targets that the tokenizer cannot write as they are
+    lost_example: list[str] = field(default_factory=list)  # the first of them, and what is written in its place
     splits: str = ""
     split_off: tuple[str, ...] = ()
     cut_short: bool = False
@@ -77,9 +79,28 @@ class DataReport:
                 shown_lines + more,
             )
         for kind, count in self.odd.items():
+            total = sum(self.examples.values())
+            if kind == THIRD_COLUMN and count > total / 2:  # no tab inside a sentence: so the file is made
+                yield _(
+                    "{count:,} of {total:,} lines have more than two columns; only the first two are read "
+                    "(data.features_field=3 puts the third before the source)",
+                    count,
+                    total,
+                )
+                continue
             yield _("{count:,} examples hold {kind}; see `glassformer data check`", count, KINDS.get(kind, kind))
         if self.left_out:
             yield _("{count:,} training examples are left out, since they would give away held-out ones", self.left_out)
+        for split, count in self.lost.items():
+            target, written = (f"{text[:80]}…" if len(text) > 80 else text for text in self.lost_example)
+            yield _(
+                "{count:,} {split} targets cannot be written with this vocabulary, whatever is learned: {target!r} comes out as "
+                "{written!r}; data.tokenizer=bpe writes every text",
+                count,
+                split,
+                target,
+                written,
+            )
         for split, count in self.in_train.items():
             yield _(
                 "{count:,} training examples stand in {split} as well ({examples:,} examples): its score will be of memory; "

@@ -141,6 +141,16 @@ class SentenceBatches(Batches):
         self.dropped = len(target) - len(self.kept)
         self.source, self.target = source[self.kept], target[self.kept]
 
+    @cached_property
+    def numbers(self) -> Int[np.ndarray, " n"]:
+        """The number of the example of each sentence."""
+        return self.examples.numbers(self.kept)
+
+    @cached_property
+    def distinct(self) -> Int[np.ndarray, " k"]:
+        """The numbers of the examples that are learned from, each once."""
+        return np.unique(self.numbers)
+
     def check_some_fit(self) -> None:
         """That there is anything to learn from."""
         if not len(self.kept):
@@ -313,12 +323,12 @@ class SentenceBatches(Batches):
         if row is None and len(ids):
             rows = one_a_row(rows, lengths_t)
             source = one_a_row(source, lengths_s) if source is not None else None
-        return Batch(source, rows, placed, int((labels != IGNORE).sum()), tuple(ids.tolist()))
+        return Batch(source, rows, placed, int((labels != IGNORE).sum()), tuple(self.examples.numbers(ids).tolist()))
 
     def in_order(self, budget: int | None = None, *, limit: int | None = None) -> Iterator[Batch]:
-        """For evaluation: every example once, in the order of the file, one a row."""
+        """For evaluation: every example once, in the order of the file, one a row (a long tagged sentence: a row a window)."""
         budget = budget or self.budget
-        ids = self.kept[:limit]
+        ids = self.kept if limit is None else self.kept[np.isin(self.numbers, self.distinct[:limit])]
         lengths = self.examples.row_lengths[ids]
         start = 0
         while start < len(ids):

@@ -31,7 +31,7 @@ from glassformer.config import DataConfig
 from glassformer.data.context import in_context
 from glassformer.data.files import Document, ReadContext, Skipped, document_pieces, files_below
 from glassformer.data.memory import WHERE, given_splits, memory_rows
-from glassformer.data.oddities import INVISIBLE, LONG, LONG_LINE, ZERO_WIDTH_BLANKS, is_blank
+from glassformer.data.oddities import INVISIBLE, LONG, LONG_LINE, QUOTES, ZERO_WIDTH_BLANKS, is_blank, is_quoted_alone
 from glassformer.data.origins import SPLITS, Origin, Split, origins_of, shown
 from glassformer.data.readers import LocatedExample, read_rows
 from glassformer.data.splits import hash_of, held_out_files, normalized, source_of, split_of, times_of
@@ -231,6 +231,8 @@ class DataReader:
                 self.odd[ZERO_WIDTH_BLANKS] += 1
             if len(side) > LONG:
                 self.odd[LONG_LINE] += 1
+        if self.config.task == "pairs" and (is_quoted_alone(*sides) or is_quoted_alone(*reversed(sides))):
+            self.odd[QUOTES] += 1
 
     def of_texts(self, split: Split, origins: tuple[Origin, ...]) -> Iterator[SplitExample]:
         """Files as documents; where val is carved, whole files of many, or the end of one."""

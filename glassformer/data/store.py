@@ -18,6 +18,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -93,12 +94,12 @@ class ExampleWriter:
             self.packed.close()
             self.raw.flush()
             os.fsync(self.raw.fileno())
+            if keep and self.examples:
+                os.replace(self.temporary, self.path)
         finally:
-            self.raw.close()
-            if not keep or not self.examples:
-                self.temporary.unlink(missing_ok=True)
-        if keep and self.examples:
-            os.replace(self.temporary, self.path)
+            with suppress(OSError):  # what is still in its buffer has nowhere to go
+                self.raw.close()
+            self.temporary.unlink(missing_ok=True)
 
 
 class StoreWriter:
@@ -111,8 +112,9 @@ class StoreWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for writer in self.splits.values():
-            writer.close(keep=kind is None)
+        with ExitStack() as closing:
+            for writer in reversed(self.splits.values()):
+                closing.callback(writer.close, keep=kind is None)
 
     def write(self, split: Split, example: Any, times: int = 1) -> None:
         """One more example of a split."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
+from xml.parsers import expat
 
 from glassformer.data.files import BadLine, ReadContext
 from glassformer.errors import UserError
@@ -19,14 +20,42 @@ from glassformer.language import _
 
 CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # of another format: nothing to translate
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-BLOCK = 1 << 16  # bytes; a memory has its first element in the first of them
+BLOCK = 1 << 16  # bytes
 
 
-def refuse_entities(content: bytes, path: Path) -> None:
-    """Refuse a document with entities of its own, which can grow without end; a plain document type has none."""
-    plain = content.replace(b"\0", b"")  # of UTF-16
-    if b"<!ENTITY" in plain or re.search(rb"<!DOCTYPE[^>]*\[", plain):
-        raise UserError("{path} has a document type, whose entities can grow without end; take it out", path=path)
+class EntityGuard:
+    """Refuses a document that declares entities, which can grow without end; a plain document type declares none.
+
+    A parser of its own reads what stands in front of the first element, however long that is, as the parser of the elements
+    will: bytes say little, which an encoding may spell in many ways. What is no XML is for that one to refuse."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.over = path, False
+        self.parser = expat.ParserCreate()
+        self.parser.StartDoctypeDeclHandler = self.look_at_type
+        self.parser.StartElementHandler = self.end
+
+    def look_at_type(self, name: str, system: str | None, public: str | None, declares: bool) -> None:
+        """Refuse a document type with declarations of its own."""
+        if declares:
+            raise UserError(
+                "{path} has a document type, whose entities can grow without end; take it out", path=self.path
+            )
+
+    def end(self, *_element: Any) -> None:
+        """The first element has begun: no document type comes after it."""
+        raise StopIteration
+
+    def feed(self, block: str | bytes) -> None:
+        """The next piece of the document, before any other parser has it."""
+        if self.over:
+            return
+        try:
+            self.parser.Parse(block, False)
+        except UserError:
+            raise
+        except (expat.ExpatError, ValueError, LookupError, StopIteration):
+            self.over = True
 
 
 def local(element: ElementTree.Element) -> str:
@@ -67,14 +96,16 @@ def tmx_records(path: Path, context: ReadContext) -> Iterator[tuple[int, dict[st
     number, source_language = 0, "*all*"
     above: list[ElementTree.Element] = []
     with context.opened(path) as file:
-        refuse_entities(file.peek(BLOCK), path)
+        guard = EntityGuard(path)
         while True:
             block = file.read(BLOCK)
+            guard.feed(block)
             try:
                 parser.feed(block) if block else parser.close()
-            except ElementTree.ParseError as error:
+                events = list(parser.read_events())
+            except (ElementTree.ParseError, ValueError, LookupError) as error:  # also of an encoding
                 raise UserError("{path} is not XML: {error}", path=path, error=error) from None
-            for event, element in parser.read_events():
+            for event, element in events:
                 if event == "start":
                     above.append(element)
                     continue

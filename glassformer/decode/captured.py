@@ -67,6 +67,7 @@ class CapturedStepper(ModelStepper):
         if c.positions == "learned" or (has_bounded_context(c) and not self.has_source):
             n_positions = min(n_positions, c.block_size)
         self.cache.last_position = n_positions - 1
+        self.session.runner.check_inputs()
 
     def advance(self, n: int) -> None:
         """One token more for everybody, and the search's choice."""
@@ -272,12 +273,7 @@ def side_stream(device: torch.device) -> Any:
 def make_driver(model: Any, config: DecodeConfig | None = None, *given: Any, **named: Any) -> Driver:
     """The driver for this model: on a CUDA device the one that captures its steps."""
     settings = config or DecodeConfig()
-    plain = (
-        isinstance(model, Ensemble)
-        or not named.get("cached", True)
-        or named.get("trace")
-        or settings.engine in EXTERNAL_ENGINES
-    )
+    plain = isinstance(model, Ensemble) or named.get("trace") or settings.engine in EXTERNAL_ENGINES
     if plain or not next(model.parameters()).is_cuda or answers_itself(model, settings):
         return Driver(model, config, *given, **named)
     try:

@@ -29,7 +29,7 @@ from glassformer.decode.admission import check_ids, check_settings, empty_answer
 from glassformer.decode.align import alignments
 from glassformer.decode.buckets import INVARIANT_STEP, invariant_width
 from glassformer.decode.choose import hash_ids
-from glassformer.decode.engines import decoding_model, slots_that_fit, suits_external
+from glassformer.decode.engines import converted, decoding_model, slots_that_fit, suits_external
 from glassformer.decode.ensemble import Ensemble, EnsembleStepper
 from glassformer.decode.external import LogitsEngine, SearchEngine, external_engine
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
@@ -37,7 +37,6 @@ from glassformer.decode.search import SearchState
 from glassformer.decode.shortlist import shortlist_of
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import (
-    HostSearchStepper,
     ModelStepper,
     PlainStepper,
     Stepper,
@@ -68,10 +67,14 @@ class Driver:
         text: Decode | None = None,
         align: bool = False,
         trace: bool = False,
-        cached: bool = True,
     ) -> None:
+        if next(model.parameters()).device.type not in (
+            "cpu",
+            "cuda",
+        ):  # Apple's has no float64, in which the search adds up
+            model = converted(model, torch.device("cpu"))
         self.model, self.config, self.special = model, config or DecodeConfig(), special or SpecialTokens()
-        self.text, self.align, self.trace, self.cached = text, align, trace, cached
+        self.text, self.align, self.trace = text, align, trace
         self.engine = external_engine(self.config.engine)  # None: one of ours
         self.members: list[Any] = list(model.members) if isinstance(model, Ensemble) else [model]
         if len(self.members) > 1 and self.engine is not None:
@@ -177,9 +180,7 @@ class Driver:
             slots = min(slots, len(self.pending) * self.samples)
         weight = next(self.model.parameters())
         stepper: Stepper
-        if not self.cached:
-            stepper = PlainStepper(self.model, beams, bos, cached=False)
-        elif isinstance(self.engine, LogitsEngine) and suits_external(self.model):
+        if isinstance(self.engine, LogitsEngine) and suits_external(self.model):
             stepper = PlainStepper(self.engine.net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
             decodes = [decoding_model(member, config, slots * beams) for member in self.members]
@@ -189,16 +190,13 @@ class Driver:
             )
             steppers = [ModelStepper(m, slots, beams, bos, batch_invariant=invariant, slices=slices) for m in decodes]
             stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
-        limit, c, device = max(job.limit for *_, job in self.pending), self.model_config, weight.device
-        if device.type == "mps":  # which has no float64, in which the search adds up
-            stepper, device = HostSearchStepper(stepper, device), torch.device("cpu")
+        limit, c = max(job.limit for *_, job in self.pending), self.model_config
         state = SearchState(
-            slots, limit, config, self.special, device=device, dtype=weight.dtype, vocab_size=c.vocab_size
+            slots, limit, config, self.special, device=weight.device, dtype=weight.dtype, vocab_size=c.vocab_size
         )
         return stepper, state
 
     more_may_come = True
-    closed = False  # nobody is taken in until those who are being answered have left
 
     def admissible(self) -> int:
         """Requests that a step may take in now."""
@@ -241,7 +239,7 @@ class Driver:
 
     def admit(self) -> None:
         """Requests that wait take free slots: all at once where nobody is being answered, else when a quarter is free."""
-        if not self.pending or self.closed:
+        if not self.pending:
             return
         if self.stepper is None or self.state is None:
             self.stepper, self.state = self.start()

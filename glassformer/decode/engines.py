@@ -3,7 +3,7 @@
 `plain` is the model itself: nothing is installed. `auto` and `fast` are a copy of it that shares its modules and weights; only
 blocks that are exactly ours have others in their places, on a CPU with packed weights, on CUDA by kernels and in bfloat16. While
 someone listens to the model by a tap or a hook of torch it answers itself, in the same precision. Engines of other people's
-(`int8`, `ctranslate2`, `onnx`): external.py; when `auto` takes one of them: trial.py.
+(`int8`, `ctranslate2`, `onnx`): external.py.
 
 A copy is made when it is first asked for and kept as long as its model. Before each use it is compared with the model: its
 modules and, where weights were copied, the weights.
@@ -46,8 +46,6 @@ lock = threading.Lock()
 
 def answers_itself(model: Any, config: DecodeConfig) -> bool:
     """Does the model itself answer, with nothing installed?"""
-    if next(model.parameters()).device.type not in ("cpu", "cuda"):
-        return True  # nothing is made for other devices
     return config.engine == "plain" or is_listened_to(model)
 
 
@@ -97,16 +95,16 @@ def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
     return known.model
 
 
-def converted(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """A copy of a model in another precision. Hooks, kernels and whatever else somebody has hung on it are not copied: the copy
-    calls the same ones."""
+def converted(model: nn.Module, to: torch.dtype | torch.device) -> nn.Module:
+    """A copy of a model in another precision or on another device. Hooks, kernels and whatever else somebody has hung on it are
+    not copied: the copy calls the same ones."""
     shared: dict[int, Any] = {}
     for module in model.modules():
         hooks = [hook for name in TORCH_HOOKS for hook in vars(module)[name].values()]
         hooks += [hook for several in vars(module).get("hooks", {}).values() for hook in several]
         hooks += [value for value in vars(module).values() if callable(value) and not isinstance(value, nn.Module)]
         shared |= {id(hook): hook for hook in hooks}
-    return copy.deepcopy(model, shared).to(dtype).eval()
+    return copy.deepcopy(model, shared).to(to).eval()
 
 
 def precision_of(model: Any, config: DecodeConfig) -> str:

@@ -13,7 +13,6 @@ from glassformer.decode.driver import FIRST_BATCH, LOOKAHEAD_BATCHES, Driver, Re
 from glassformer.decode.garbage import full_collections_wait
 from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
 from glassformer.decode.streaming import Decode, Streamer
-from glassformer.decode.trial import TrialDriver, may_be_tried
 from glassformer.errors import ConfigError
 
 MIN_TAKEN = 64  # requests that are taken in between two steps, at least
@@ -37,7 +36,6 @@ def answer(
     text: Decode | None = None,
     align: bool = False,
     trace: bool = False,
-    cached: bool = True,
     in_order: bool = True,
 ) -> Iterator[Result]:
     """(number, hypotheses) of every request: `n_best` of a beam, best first, or `num_samples` in the order they were drawn. An
@@ -46,7 +44,7 @@ def answer(
     The requests are taken as they are needed: at most some batches are held at a time, whatever the length of the input.
     `text` turns ids into text, for answers and stop strings. `align` adds the attention to the source, `trace` the story
     of the beam."""
-    driver = make_driver(model, config, special, text=text, align=align, trace=trace, cached=cached)
+    driver = make_driver(model, config, special, text=text, align=align, trace=trace)
     yield from answers_of(driver, requests, in_order)
 
 
@@ -54,7 +52,7 @@ def answers_of(driver: Driver, requests: Iterable[Request], in_order: bool) -> I
     """Requests in and results out of a driver, until there are no more."""
     source, taken, given = enumerate(requests), 0, 0
     held: dict[int, list[Hypothesis]] = {}
-    exhausted, step = False, TrialDriver(driver).step if may_be_tried(driver) else driver.step
+    exhausted = False
     while True:
         most = LOOKAHEAD_BATCHES * (
             driver.max_requests if driver.stepper is not None else driver.config.batch_size or FIRST_BATCH
@@ -71,7 +69,7 @@ def answers_of(driver: Driver, requests: Iterable[Request], in_order: bool) -> I
             if done := driver.add(number, request):
                 held.update(done)
         if driver.busy:
-            held.update(step())
+            held.update(driver.step())
         if not in_order:
             yield from list(held.items())
             given += len(held)
@@ -93,7 +91,6 @@ def translate_batch(
     text: Decode | None = None,
     align: bool = False,
     trace: bool = False,
-    cached: bool = True,
     limits: Sequence[tuple[int, int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses for every source or prompt: `n_best` of a beam, best first, or `num_samples` as they were drawn."""
@@ -103,7 +100,7 @@ def translate_batch(
         raise ValueError(f"{len(texts)} texts came with {len(constraints)} constraints; give one each, or one for all")
     limit_of: Sequence[tuple[int, int] | None] = limits or [None] * len(texts)
     requests = [Request(*asked) for asked in zip(texts, constraints, limit_of, strict=True)]
-    how: dict[str, Any] = {"special": special, "text": text, "align": align, "trace": trace, "cached": cached}
+    how: dict[str, Any] = {"special": special, "text": text, "align": align, "trace": trace}
     with full_collections_wait():
         return [hypotheses for _, hypotheses in answer(model, requests, config, **how)]
 

@@ -19,6 +19,7 @@ from torch import nn
 from glassformer.decode.search import SearchState
 from glassformer.errors import Notice
 from glassformer.language import _
+from glassformer.models.graph_inputs import GraphInputs, places_of
 from glassformer.nn.cache import KVCache
 
 MAX_FREE_SESSIONS = 4
@@ -33,10 +34,14 @@ class GraphRunner:
         self.on_device = cache.lengths.is_cuda
         self.graphs: dict[tuple[int, int, int], Any] = {}
         self.uncapturable: set[tuple[int, int, int]] = set()  # buckets that could not be captured
-        self.pool: Any = torch.cuda.graph_pool_handle() if self.on_device else None
+        self.pool: Any = None
         self.stream: Any = torch.cuda.Stream(cache.lengths.device) if self.on_device else None
         self.fused: Callable[[KVCache, torch.Tensor, int], None] | None = model.decoding_ops.fused_search(state)
-        self.memory = (cache.generation, state.max_length)
+        self.forget()
+
+    def memory_now(self) -> tuple[int, ...]:
+        """What the graphs were made for, beside the model's tensors: other values, other graphs."""
+        return self.cache.generation, self.state.max_length, self.cache.last_position
 
     def run_eager(self, n: int, n_keys: int, n_source: int) -> None:
         """One step, launched kernel by kernel."""
@@ -50,13 +55,22 @@ class GraphRunner:
         if self.cache.beams > 1:
             self.cache.reorder(parents, n_keys)
 
+    def forget(self) -> None:
+        """No graphs: they were made for memory that is no more."""
+        self.graphs.clear()
+        # A pool dies with the last of its graphs.
+        self.pool = torch.cuda.graph_pool_handle() if self.on_device else None
+        self.memory, self.inputs = self.memory_now(), GraphInputs(places_of(self.model))
+
+    def check_inputs(self) -> None:
+        """Before new texts are read: has a tensor moved that the graphs know by its address?"""
+        if self.inputs.moved() is not None:
+            self.forget()
+
     def step(self, bucket: tuple[int, int, int]) -> None:
         """One step of the first slots; what the host knows of them is counted once, however it runs."""
-        if self.memory != (self.cache.generation, self.state.max_length):
-            self.graphs.clear()  # they were made for memory that is no more
-            # A pool dies with the last of its graphs.
-            self.pool = torch.cuda.graph_pool_handle() if self.on_device else None
-            self.memory = (self.cache.generation, self.state.max_length)
+        if self.memory != self.memory_now():
+            self.forget()
         n, columns, written = bucket[0], self.cache.columns_host.clone(), self.state.written_host.copy()
         graph = self.graphs.get(bucket)
         if graph is None and self.on_device and bucket in self.graphs and bucket not in self.uncapturable:

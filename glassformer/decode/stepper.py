@@ -5,12 +5,11 @@
     reorder(parents, tokens)      row k of a slot continues row parents[n, k], with this token
     move(from_slots, to_slots, n) slots move to the places of those that have left; n stay
 
-`ModelStepper` is a model on its cache: the model itself, or its copy for decoding (engines.py). `PlainStepper` reads the whole
-text again for every token, the reference that nobody has to optimise, or runs a program of somebody else's that has the model's
-calls; it starts with a full batch and lets nobody join.
+`ModelStepper` is a model on its cache: the model itself, or its copy for decoding (engines.py). `PlainStepper` runs a
+program of somebody else's that has the model's calls (external.py); it starts with a full batch and lets nobody join.
 
 A GPT that learned its positions, or was only ever shown so many (sinusoidal), cannot go on past `block_size`. When its
-context is full, the last half of it is kept and its keys and values are recomputed from position 0, with and without a cache;
+context is full, the last half of it is kept and its keys and values are recomputed from position 0;
 which tokens those are depends on the row's own length alone. The other position schemes have no end.
 """
 
@@ -216,36 +215,13 @@ class ModelStepper:
         self.texts = self.texts[:n]
 
 
-class HostSearchStepper:
-    """Another stepper on a device that cannot search: its logits come to the CPU, what the search decides goes back."""
-
-    def __init__(self, stepper: Stepper, device: torch.device) -> None:
-        self.stepper, self.device, self.may_join = stepper, device, stepper.may_join
-
-    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
-        """As the other does."""
-        self.stepper.prefill(start, jobs, texts, copies, width)
-
-    def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
-        """On the CPU."""
-        return self.stepper.logits(state, n).cpu()
-
-    def reorder(self, parents: Int[Tensor, "n K"], tokens: Int[Tensor, "n K"]) -> None:
-        """On the device."""
-        self.stepper.reorder(parents.to(self.device), tokens.to(self.device))
-
-    def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:
-        """As the other does."""
-        self.stepper.move(from_slots, to_slots, n)
-
-
 class PlainStepper:
-    """The model's own `start` and `step`; or, not `cached`, the whole text again for every token."""
+    """The `start` and `step` of somebody else's program."""
 
     may_join = False
 
-    def __init__(self, model: Any, beams: int, bos: int, *, cached: bool = True) -> None:
-        self.model, self.beams, self.bos, self.cached = model, beams, bos, cached
+    def __init__(self, model: Any, beams: int, bos: int) -> None:
+        self.model, self.beams, self.bos = model, beams, bos
         self.device = next(model.parameters()).device
         self.has_source = model.config.family == "transformer"
         self.state: Any = None
@@ -257,9 +233,7 @@ class PlainStepper:
         self.texts = [list(text) for text in texts for _ in range(copies)]
         self.limit, self.state = max(job.limit for job in jobs), None
         if self.has_source:
-            self.rows = padded_rows(self.texts, width, self.device)
-            if self.cached:
-                self.state = self.model.start(self.rows, self.limit, beams=self.beams)
+            self.state = self.model.start(padded_rows(self.texts, width, self.device), self.limit, beams=self.beams)
         self.tokens = torch.tensor([[self.bos if self.has_source else text[-1]] for text in self.texts])
         self.tokens = self.tokens.expand(-1, self.beams).to(self.device)
         self.width = width
@@ -271,8 +245,6 @@ class PlainStepper:
 
     def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
         """A step of the model on its own cache."""
-        if not self.cached:
-            return self.logits_uncached(state, n)
         if not self.has_source:
             config = self.model.config
             lengths = [len(text) + int(written) for text, written in zip(self.texts, state.written_host)]
@@ -296,25 +268,11 @@ class PlainStepper:
             tokens = torch.tensor([[*context, *[0] * (width - len(context))] for context in contexts])
             self.model.step(tokens.to(self.device), self.state, lengths)
 
-    def logits_uncached(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
-        """The logits at the last positions, from the whole text, nothing cached."""
-        texts = self.sequences(state, n)
-        if self.has_source:
-            # The source is not part of what was written.
-            targets = [[self.bos, *text[len(self.texts[row // self.beams]) :]] for row, text in enumerate(texts)]
-            which = torch.arange(n).repeat_interleave(self.beams).to(self.device)
-            rows = self.rows
-            source = Rows(rows.tokens[which], rows.segments[which], rows.positions[which], rows.layout)
-            return self.model(source, Rows.from_lists(targets).to(self.device))[:, -1]  # type: ignore[no-any-return]
-        contexts = [text[context_start(len(text), self.model.config) :] for text in texts]
-        logits = self.model(Rows.from_lists(contexts).to(self.device))
-        return logits[torch.arange(len(contexts)), torch.tensor([len(c) - 1 for c in contexts])]  # type: ignore[no-any-return]
-
     def reorder(self, parents: Int[Tensor, "n K"], tokens: Int[Tensor, "n K"]) -> None:
         """The model's cache continues the parents."""
         self.tokens = tokens
         rows = (torch.arange(parents.size(0), device=parents.device)[:, None] * self.beams + parents).flatten()
-        if self.cached and not torch.equal(rows, torch.arange(rows.size(0), device=rows.device)):
+        if not torch.equal(rows, torch.arange(rows.size(0), device=rows.device)):
             self.state.reorder(rows)
 
     def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:
@@ -326,8 +284,5 @@ class PlainStepper:
         kept = (which[:, None] * self.beams + torch.arange(self.beams, device=self.device)).flatten()
         self.texts = [self.texts[i] for i in order[:n]]
         self.tokens = self.tokens[which]
-        if self.cached and self.state is not None:
+        if self.state is not None:
             self.state.reorder(kept)
-        if self.has_source:
-            rows = self.rows
-            self.rows = Rows(rows.tokens[which], rows.segments[which], rows.positions[which], rows.layout)

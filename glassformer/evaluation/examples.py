@@ -10,7 +10,6 @@ import numpy as np
 
 from glassformer.errors import UserError
 from glassformer.evaluation.bootstrap import Combine, Statistics, bleu, bleu_statistics, mean, percent
-from glassformer.evaluation.comet import comet_scores
 from glassformer.evaluation.held_out import HeldOut, held_out, writes, written
 from glassformer.evaluation.metrics import bleu_tokenize
 from glassformer.evaluation.teacher_forced import example_losses
@@ -138,7 +137,6 @@ def tag_hits(held: HeldOut, said: list[str]) -> Statistics:
 COMBINE: dict[str, Combine] = {
     "exact_match": percent,
     "bleu": bleu,
-    "comet": mean,
     "accuracy": percent,
     "loss": mean,
     "token_accuracy": percent,
@@ -146,11 +144,8 @@ COMBINE: dict[str, Combine] = {
 """From the summed numbers of some examples to the score of them all."""
 
 
-def answer_statistics(
-    model: TextModel, held: HeldOut, said: list[str], comet: str | None = None
-) -> dict[str, Statistics]:
-    """What a model said to each example as the numbers that its task's scores are made of (`COMBINE`). `comet`: the folder of a
-    COMET that scores it, too."""
+def answer_statistics(model: TextModel, held: HeldOut, said: list[str]) -> dict[str, Statistics]:
+    """What a model said to each example as the numbers that its task's scores are made of (`COMBINE`)."""
 
     def hits(wanted: list[str]) -> Statistics:
         return np.array([[float(s.strip() == w.strip()), 1.0] for s, w in zip(said, wanted, strict=True)])
@@ -158,11 +153,7 @@ def answer_statistics(
     if writes(model):
         wanted = [target for _, target in held.examples]
         tokenize = bleu_tokenize(wanted, model.recipe.train.bleu_tokenize)
-        found = {"exact_match": hits(wanted), "bleu": bleu_statistics(said, wanted, tokenize)}
-        if comet is not None:
-            own = comet_scores(comet, model.device, held.examples, said)
-            found["comet"] = np.stack([own, np.ones_like(own)], axis=1)
-        return found
+        return {"exact_match": hits(wanted), "bleu": bleu_statistics(said, wanted, tokenize)}
     match model.recipe.data.task:
         case "classify":
             return {"accuracy": hits([label for _, label in held.examples])}

@@ -14,7 +14,6 @@ from glassformer.config import DecodeConfig, Recipe
 from glassformer.data.store import run_examples
 from glassformer.decode.garbage import full_collections_wait
 from glassformer.errors import ConfigError
-from glassformer.evaluation.comet import comet_score
 from glassformer.evaluation.metrics import Scores, entity_scores, label_scores, words_per_text, written_scores
 from glassformer.language import _
 from glassformer.screen import watched
@@ -35,7 +34,7 @@ def measured(recipe: Recipe) -> list[str]:
     """What a validation measures that could be called the best."""
     match recipe.data.task, recipe.model.family:
         case "pairs", _:
-            return ["loss", "exact_match", "bleu", "chrf", *(["comet"] if recipe.train.comet is not None else [])]
+            return ["loss", "exact_match", "bleu", "chrf"]
         case (("classify" | "tag"), _):
             return ["loss", "accuracy", "f1"]
     return ["loss"]
@@ -44,10 +43,7 @@ def measured(recipe: Recipe) -> list[str]:
 def metric_of(recipe: Recipe) -> str:
     """What "best" means where the recipe leaves it open."""
     if recipe.train.metric != "auto":
-        if recipe.train.metric == "comet" and recipe.data.task == "pairs":
-            if recipe.train.comet is None:
-                raise ConfigError("train.metric=comet needs a COMET; set train.comet to a folder that import made")
-        elif recipe.train.metric not in measured(recipe):
+        if recipe.train.metric not in measured(recipe):
             raise ConfigError(
                 "train.metric={metric} is not measured for {family} on {task}; choose from: {measured}",
                 recipe.train.metric,
@@ -98,10 +94,7 @@ def example_scores(
     match recipe.data.task, recipe.model.family:
         case "pairs", _:
             tokenize = recipe.train.bleu_tokenize
-            scores = written_scores(partial(shown_translations, text_model), examples, tokenize, edits=edits)
-            if recipe.train.comet is None:
-                return scores
-            return scores | comet_score(recipe.train.comet, text_model.device, examples, scores.written)
+            return written_scores(partial(shown_translations, text_model), examples, tokenize, edits=edits)
         case "classify", _:
             predicted = [labels[0].label for labels in classify(text_model, [text for text, _ in examples])]
             return label_scores(predicted, [label for _, label in examples]) | Scores({}, written=predicted)

@@ -20,7 +20,6 @@ NAMES = {
     "bleu": "BLEU",
     "chrf": "chrF",
     "ter": "TER",
-    "comet": "COMET",
     "f1": "F1",
     "entity_f1": _("entity F1"),
     "loss": _("loss"),
@@ -114,7 +113,9 @@ def text_scores(
         "chrf": chrf.corpus_score(list(written), [list(wanted)]).score,
     }
     signatures = {
-        "exact_match": _("% of texts, blanks at the ends aside"),
+        "exact_match": _(
+            "% of texts, blanks at the ends aside; of single words 100 less this is the word error rate (WER)"
+        ),
         "bleu": str(bleu.get_signature()),
         "chrf": str(chrf.get_signature()),
     }

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from glassformer.data.batches import Batch
+from glassformer.config import Recipe
+from glassformer.data.batches import Batch, Batches, SentenceBatches
 from glassformer.errors import UserError
 from glassformer.evaluation.metrics import Scores
 from glassformer.language import _
@@ -28,6 +29,8 @@ Model = Transformer | GPT | BERT
 
 ESTIMATE_BATCHES = 200  # nanoGPT's eval_iters
 ESTIMATE_ROWS = 64  # its batch_size
+LOGITS_AT_A_TIME = 2**21
+LEAST_VALIDATED, MOST_VALIDATED, VALIDATION_SHARE = 1_000, 20_000, 0.1
 
 TEACHER_FORCED = {
     "loss": _("nats a token, the right tokens before it given"),
@@ -46,6 +49,38 @@ def batch_loss(model: Any, batch: Batch, smoothing: float = 0.0) -> Float[Tensor
     return model.loss(*model_inputs(batch), batch.labels, smoothing=smoothing)
 
 
+def validated_examples(batches: Batches, recipe: Recipe) -> int:
+    """The number of examples, from the first on, whose loss a validation measures: as many as take a tenth of the arithmetic of
+    the steps between two validations (a step is three forward passes), but 1,000 at least and 20,000 at most. It follows from
+    recipe and data alone, so that no run depends on how fast a machine is."""
+    steps = min(recipe.train.validate_every, recipe.train.steps)
+    tokens = VALIDATION_SHARE * 3 * steps * recipe.data.batch_tokens
+    length = float(getattr(batches, "block_size", 1))
+    if isinstance(batches, SentenceBatches):
+        length = float(batches.target.sum()) / max(1, len(batches.kept))
+    return min(MOST_VALIDATED, max(LEAST_VALIDATED, int(tokens / max(1.0, length))))
+
+
+def label_losses(
+    model: Model, x: Float[Tensor, "N C"], labels: Int[Tensor, " N"]
+) -> tuple[Float[Tensor, " N"], Bool[Tensor, " N"]]:
+    """For each position with a label: its loss in nats, and whether its label has the highest logit. `x` is what the model's
+    output layer reads there. The logits are made for a few positions at a time: those of a whole batch are hundreds of
+    megabytes that a CPU asks the system for anew each time, which takes as long as computing them."""
+    nats, hits = [], []
+    positions = max(1, LOGITS_AT_A_TIME // model.config.vocab_size)
+    for x_some, labels_some in zip(x.split(positions), labels.split(positions), strict=True):
+        logits = model.logits(x_some[None])[0].float()
+        nats.append(F.cross_entropy(logits, labels_some, reduction="none"))
+        hits.append(logits.argmax(-1) == labels_some)
+    return torch.cat(nats), torch.cat(hits)
+
+
+def summed(nats: Float[Tensor, " N"]) -> Float[Tensor, ""]:
+    """The sum, added up in the order in which torch's cross-entropy of all positions at once adds it up."""
+    return F.nll_loss(-nats[:, None], torch.zeros_like(nats, dtype=torch.long), reduction="sum")
+
+
 @torch.no_grad()
 def teacher_forced(model: Model, batches: Iterable[Batch], device: torch.device | str = "cpu") -> Scores:
     """Loss (in nats), perplexity and token accuracy over every labelled position."""
@@ -54,12 +89,11 @@ def teacher_forced(model: Model, batches: Iterable[Batch], device: torch.device 
     with eval_mode(model):
         for batch in batches:
             batch = batch.to(device)
-            wanted = batch.labels != IGNORE
-            logits = model.logits(model.hidden(*model_inputs(batch)))[wanted].float()
-            labels = batch.labels[wanted]
-            total += F.cross_entropy(logits, labels, reduction="sum").cpu().double()
-            right += int((logits.argmax(-1) == labels).sum())
-            count += labels.numel()
+            labelled = batch.labels != IGNORE
+            nats, hits = label_losses(model, model.hidden(*model_inputs(batch))[labelled], batch.labels[labelled])
+            total += summed(nats).cpu().double()
+            right += int(hits.sum())
+            count += nats.numel()
     loss = float(total) / max(1, count)
     values = {"loss": loss, "perplexity": math.exp(min(loss, 50)), "token_accuracy": 100 * right / max(1, count)}
     return Scores(values, dict(TEACHER_FORCED))
@@ -80,21 +114,22 @@ def example_losses(model: Any, batches: list[Batch]) -> dict[int, ExampleLoss]:
     """By the number of the example."""
     found: dict[int, ExampleLoss] = {}
     for batch in batches:
-        logits = model.logits(model.hidden(*model_inputs(batch))).float()
-        losses = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=IGNORE, reduction="none")
-        wanted = batch.labels != IGNORE
-        right = ((logits.argmax(-1) == batch.labels) & wanted).sum(1)
-        nats = losses.view_as(batch.labels).cpu().double().sum(1)
+        labelled = batch.labels != IGNORE
+        losses, hits = label_losses(model, model.hidden(*model_inputs(batch))[labelled], batch.labels[labelled])
+        nats = losses.new_zeros(batch.labels.shape).masked_scatter(labelled, losses).cpu().double().sum(1)
+        right = torch.zeros_like(labelled).masked_scatter(labelled, hits).sum(1)
         for row, number in enumerate(batch.examples):
-            found[number] = ExampleLoss(float(nats[row]), int(wanted[row].sum()), int(right[row]))
+            before = found.get(number, ExampleLoss(0.0, 0, 0))  # of a long sentence, whose windows are rows
+            labels, correct = before.labels + int(labelled[row].sum()), before.right + int(right[row])
+            found[number] = ExampleLoss(before.nats + float(nats[row]), labels, correct)
     return found
 
 
 def summed_loss(model: GPT, blocks: Int[Tensor, "B L1"], device: torch.device) -> float:
     """Of each token but the first of its row, in nats."""
     blocks = blocks.to(device)
-    logits = model.logits(model.hidden(Rows.whole(blocks[:, :-1].contiguous())))
-    return float(F.cross_entropy(logits.float().flatten(0, 1), blocks[:, 1:].flatten(), reduction="sum"))
+    hidden = model.hidden(Rows.whole(blocks[:, :-1].contiguous()))
+    return float(summed(label_losses(model, hidden.flatten(0, 1), blocks[:, 1:].flatten())[0]))
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,6 +32,21 @@ def cache_folder() -> Path | None:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "glassformer" / "cache"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a folder is a real one of this user, into which nobody else may write, nor put another in its place. (In a folder
+    such as /tmp everybody may write, and nobody rename what is another's.)"""
+    own = folder.lstat()
+    if not stat.S_ISDIR(own.st_mode) or not hasattr(os, "geteuid"):
+        return stat.S_ISDIR(own.st_mode)
+    user, others = os.geteuid(), stat.S_IWGRP | stat.S_IWOTH
+    above = [path.stat() for path in {*folder.absolute().parents, *folder.resolve().parents}]
+    return (
+        own.st_uid == user
+        and not own.st_mode & others
+        and all(s.st_uid in (0, user) and (not s.st_mode & others or s.st_mode & stat.S_ISVTX) for s in above)
+    )
 
 
 def remove(path: Path) -> None:

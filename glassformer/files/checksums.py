@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import os
+import stat
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +27,7 @@ VERIFIED: dict[tuple[str, str], tuple[int, int, int, int]] = {}
 """Files whose bytes were found to be right, with what the system said of them then: each is read once a process."""
 
 
+BLOCK = 1 << 20
 SETTLED = 2_000_000_000  # ns; of a file that changed just now, the next change may have the same time
 
 
@@ -29,6 +35,22 @@ def signature(path: Path) -> tuple[int, int, int, int]:
     """What changes whenever a file's content may have: device, inode, size and time."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def blocks(path: Path, expected: ListedFile) -> Iterator[bytes]:
+    """The content of a listed file, block by block; OSError where it is not a regular file of the size that is listed, or, in
+    the end, not the bytes. A link is not followed, and a pipe or a device not waited for."""
+    digest, left = hashlib.sha256(), expected.size
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size != left:
+            raise OSError(errno.EINVAL, "it is not the file that is listed", str(path))
+        while block := file.read(min(BLOCK, left)):
+            digest.update(block)
+            left -= len(block)
+            yield block
+    if left or digest.hexdigest() != expected.sha256:
+        raise OSError(errno.EINVAL, "it is not the file that is listed", str(path))
 
 
 def file_problem(path: Path, expected: ListedFile, *, again: bool = False) -> str | None:

@@ -42,15 +42,33 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_all(descriptor: int, content: bytes) -> None:
+    """Writes every byte: the system may take a part at a time."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def append(descriptor: int, lines: bytes) -> None:
+    """Adds lines at the end of a file: all of them, or none where an error is raised."""
+    before = os.fstat(descriptor).st_size
+    try:
+        write_all(descriptor, lines)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, before)
+        raise
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """A file with this content, on the disk when the call comes back. A link in its place is not written through."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        write_all(descriptor, content)
         fault_point("before-fsync")
         os.fsync(descriptor)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         os.close(descriptor)
 

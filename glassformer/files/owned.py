@@ -12,6 +12,7 @@ import contextlib
 import errno
 import itertools
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -204,21 +205,33 @@ def take_place(draft: Path, path: Path, old: Collection[str]) -> None:
         os.rename(draft, path)
         return
     aside = Path(tempfile.mkdtemp(prefix=f".old-{path.name}-", dir=path.parent))
-    os.rename(path, aside)
     try:
+        os.rename(path, aside)
         os.rename(draft, path)
     except OSError:
-        os.rename(aside, path)
+        if os.path.lexists(path):
+            os.rmdir(aside)
+        else:
+            os.rename(aside, path)
         raise
     remove_own(aside, lambda name: name in old)
 
 
 def abandoned(folder: Path) -> list[Path]:
-    """Staging folders in `folder` whose process is gone: the mark in them says that they are ours, and nobody holds it."""
+    """Staging folders in `folder` whose process is gone: the mark in them says that they are ours, and nobody holds it. One that
+    was left before it had its mark has a name as `mkdtemp` makes them, nothing in it but a mark in the making, and its age."""
     with contextlib.suppress(OSError):
         found = sorted(p for p in folder.iterdir() if p.name.startswith(".making-") and not p.is_symlink())
-        return [p for p in found if is_locked(p / MARK) is False]
+        return [p for p in found if is_locked(p / MARK) is False or is_unmarked(p)]
     return []
+
+
+def is_unmarked(staging: Path) -> bool:
+    """Whether a staging folder was left before it had its mark, an hour ago or more."""
+    with contextlib.suppress(OSError):
+        if re.fullmatch(r"\.making-.+-[a-z0-9_]{8}", staging.name) and time.time() - staging.stat().st_mtime > 3600:
+            return set(os.listdir(staging)) <= {f".tmp-{MARK}"} and not is_locked(staging / f".tmp-{MARK}")
+    return False
 
 
 @contextlib.contextmanager
@@ -268,6 +281,11 @@ class OwnedFiles:
         return exclusive_lock(
             lock, _("another {what} is at work in {folder}; wait for it, or choose another --out", what, self.folder)
         )
+
+    def forget(self, names: set[str]) -> None:
+        """Takes names off the list: what the command has removed itself."""
+        if names:
+            write_atomically(self.folder / LIST, to_json(sorted(self.names() - names)))
 
     def claim(self, *names: str) -> list[Path]:
         """The paths to write to, once it is sure that nobody else's files are there; from now on they are on the list."""

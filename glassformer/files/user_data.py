@@ -2,12 +2,13 @@
 
 What is opened is a regular file, or a pipe that the shell has opened for this process (`<(command)` arrives as /dev/fd/63).
 A device, a socket or a named pipe nobody may ever write to is refused before it is opened. A line has an end, and what is
-packed may not unpack to absurd sizes: a few kilobytes that become gigabytes are no text. Whatever goes wrong is one sentence
-that names the file.
+packed may not unpack to absurd sizes: a few kilobytes that become gigabytes are no text. UTF-16 with
+its byte order mark is read as UTF-8. Whatever goes wrong is one sentence that names the file.
 """
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import io
@@ -23,6 +24,8 @@ from glassformer.errors import UserError
 from glassformer.language import _
 
 LONGEST_LINE = 64 << 20
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the byte order marks
+UTF_32 = b"\xff\xfe\x00\x00"
 EXPANSION_WATCHED_FROM = 256 << 20  # bytes of unpacked text, and from there on:
 MOST_EXPANSION = 300  # times the packed size; prose packs to a third, tables of numbers to a twentieth
 BLOCK = 1 << 20
@@ -83,6 +86,30 @@ class HashedReader(io.RawIOBase):
         super().close()
 
 
+class Utf16Reader(io.RawIOBase):
+    """UTF-16 with a byte order mark, read as UTF-8; what is no whole character comes out as bytes that are no UTF-8, either."""
+
+    def __init__(self, source: io.BufferedIOBase) -> None:
+        self.source, self.decoder, self.held = source, codecs.getincrementaldecoder("utf-16")("surrogatepass"), b""
+
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        """Reads some characters."""
+        while not self.held:
+            block = self.source.read(BLOCK)
+            self.held = self.decoder.decode(block).encode("utf-8", "surrogatepass")
+            if not block:  # the end; half a character may be left
+                self.held += b"\xff" * bool(self.decoder.getstate()[0])
+                self.decoder.reset()
+                break
+        count = min(len(buffer), len(self.held))
+        buffer[:count], self.held = self.held[:count], self.held[count:]
+        return count
+
+
 def why_not_readable(path: Path, found: os.stat_result) -> str | None:
     """What it is, if it is nothing to read data from."""
     mode = found.st_mode
@@ -118,13 +145,21 @@ class UserFile:
         self.status = os.fstat(self.reader.raw.fileno())
         self.position = 0
         self.unpacked_size = None if self.gzipped else self.status.st_size
+        self.is_utf_16 = False
         self.handle = self._unpacked()
+        mark = b"" if self.gzipped else self.peek(4)
+        # XML says itself what it is in, and its parser reads that.
+        if mark.startswith(UTF_16) and mark != UTF_32 and self.path.suffix.lower() != ".tmx":
+            self.is_utf_16, self.unpacked_size = True, None
+            self.handle = io.BufferedReader(Utf16Reader(self.handle), BLOCK)
         if not self.gzipped and (packed := next((p for p in PACKED if self.peek(6).startswith(p)), None)) is not None:
             self.close()
             raise UserError("{path} is {packed}", self.path, PACKED[packed])
 
     def _unpacked(self) -> io.BufferedIOBase:
         self.buffered = io.BufferedReader(self.reader, BLOCK)
+        if self.is_utf_16:
+            return io.BufferedReader(Utf16Reader(self.buffered), BLOCK)
         return gzip.GzipFile(fileobj=self.buffered, mode="rb") if self.gzipped else self.buffered
 
     def __enter__(self) -> UserFile:

@@ -45,9 +45,8 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 
 def nanogpt_table(config: ModelConfig) -> list[Entry]:
-    """GPT-2's names, matrices not transposed, and no biases where there are none."""
-    rows = [replace(entry, transpose=False) for entry in GPT2.table(config)]
-    return rows if config.bias else [row for row in rows if not row.theirs.endswith(".bias")]
+    """GPT-2's names, matrices not transposed."""
+    return [replace(entry, transpose=False) for entry in GPT2.table(config)]
 
 
 def nanogpt_config(arguments: Mapping[str, Any], path: Path) -> ModelConfig:

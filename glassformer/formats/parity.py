@@ -24,8 +24,7 @@ import torch
 from glassformer.errors import UserError
 from glassformer.evaluation.metrics import measure_name, text_scores
 from glassformer.formats.huggingface.vocabulary import NEVER
-from glassformer.formats.ours import OurRuntime
-from glassformer.formats.runtime import Case, Runtime
+from glassformer.formats.runtime import Case, OurRuntime, Runtime
 from glassformer.language import _
 from glassformer.tasks import TextModel
 
@@ -86,6 +85,10 @@ class ParityReport:
     passed: bool = True
     differs: str | None = None
     notes: list[str] = field(default_factory=list)
+
+    def conclude(self, differs: str | None) -> None:
+        """The outcome: what differs, if anything."""
+        self.differs, self.passed = differs, differs is None
 
     def save(self, folder: Path) -> None:
         """Writes the report into the folder as parity.json."""
@@ -235,7 +238,7 @@ def compare(model: TextModel, theirs: Runtime, cases: Sequence[Case], report: Pa
         for side, lost in zip((report.ours, report.theirs), found.lost, strict=True):
             side.scores["perplexity"] = math.exp(min(50.0, lost / max(1, found.tokens)))
         compare_answers(model, ours, theirs, cases, report, limit)
-    judge(report, ours, theirs, cases)
+    report.conclude(difference(report, ours, theirs, cases))
     return report
 
 
@@ -258,29 +261,24 @@ def compare_answers(
             side.scores["bleu"] = scores.values["bleu"]
 
 
-def judge(report: ParityReport, ours: OurRuntime, theirs: Runtime, cases: Sequence[Case]) -> None:
-    """Equal or not, and where they part."""
+def difference(report: ParityReport, ours: OurRuntime, theirs: Runtime, cases: Sequence[Case]) -> str | None:
+    """Where the two part, by the numbers of a report; None where they are equal."""
     limits = LIMITS[report.weights]
     gap, most = report.largest_logit_difference, limits.logits * max(1.0, report.largest_logit)
     if not gap <= most:
         part = first_difference(ours, theirs, cases, report.weights)
-        report.passed = False
         said = _("scores differ by {gap:.2g}, and {weights} may differ by {most:.2g}", gap, report.weights, most)
-        report.differs = _("{differs}; the first part that differs is {part}", said, part) if part else said
-        return
+        return _("{differs}; the first part that differs is {part}", said, part) if part else said
     here, there = (side.scores.get("perplexity", 1.0) for side in (report.ours, report.theirs))
     if there > limits.perplexity * here:
-        report.passed = False
-        report.differs = _("the references' perplexity is {there:.3f} there and {here:.3f} here", there, here)
-        return
+        return _("the references' perplexity is {there:.3f} there and {here:.3f} here", there, here)
     for name, value in (("greedy", report.same_greedy), ("beam-4", report.same_beam)):
         if value is not None and value < limits.same:
-            report.passed = False
-            report.differs = _(
+            return _(
                 "its scores are the same (to {gap:.2g}), but only {value:.0f}% of its {name} answers are, so it is how "
                 "answers are searched for that differs",
                 gap,
                 100 * value,
                 name,
             )
-            return
+    return None

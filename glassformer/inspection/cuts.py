@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.accel.small_products import small_products
 from glassformer.inspection.activations import record_activations
 from glassformer.inspection.data import page_data, statuses
 from glassformer.inspection.inspection import NEW, Inspection, look_inside
@@ -73,9 +72,3 @@ def cut_data(
         "after": few_digits(after.logprob[answered]),
     }
     return found
-
-
-def live_data(model: TextModel, text: str, target: str | None, title: str, **how: Any) -> dict[str, Any]:
-    """The data of a report as `cut_data` has it, the products of a small model by whatever computes them soonest."""
-    with small_products(model.model, len(text)):
-        return cut_data(model, text, target, title, **how)

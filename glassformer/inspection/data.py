@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from glassformer.config import VERSION, ModelConfig
@@ -199,9 +199,6 @@ def model_in_words(config: ModelConfig) -> str:
     layers, heads = [config.n_layer], [config.n_head]
     if config.family == "transformer":
         layers, heads = [config.encoder_layers, config.n_layer], [config.encoder_side.n_head, config.n_head]
-    if config.mistake != "none":
-        right = model_in_words(replace(config, mistake="none"))
-        return _("{model}, with the mistake {mistake} planted in it", right, config.mistake)
     many = " + ".join(map(str, layers))
     each = " / ".join(map(str, dict.fromkeys(heads)))
     return _(

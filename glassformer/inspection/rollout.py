@@ -1,27 +1,11 @@
-"""What follows from attention weights alone: weights between words rather than pieces, the attention rollout (Abnar and
-Zuidema 2020), the mean alignment."""
+"""What follows from attention weights alone: the attention rollout (Abnar and Zuidema 2020), the mean alignment."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
 
 from glassformer.inspection.activations import Activations, Array
-
-
-def merge(
-    weights: Float[Array, "*h T S"], queries: Sequence[int], keys: Sequence[int]
-) -> Float[Array, "*h queries keys"]:
-    """Weights between groups of tokens, given the group of each: summed over the keys of a group, averaged over its queries.
-    So a row still adds up to what it did."""
-    to_keys = np.zeros((len(keys), max(keys) + 1))
-    to_keys[np.arange(len(keys)), list(keys)] = 1
-    to_queries = np.zeros((max(queries) + 1, len(queries)))
-    to_queries[list(queries), np.arange(len(queries))] = 1
-    to_queries /= to_queries.sum(axis=1, keepdims=True)
-    return to_queries @ weights @ to_keys
 
 
 def head_mean(weights: Float[Array, "H T S"]) -> Float[Array, "T S"]:

@@ -1,10 +1,7 @@
 """Three families out of one block."""
 
-from dataclasses import replace
-
 from glassformer.config import ModelConfig
 from glassformer.config.presets import PRESETS, preset
-from glassformer.mistakes import install_mistake
 from glassformer.models.bert import BERT
 from glassformer.models.costs import FAMILIES
 from glassformer.models.gpt import GPT
@@ -20,11 +17,7 @@ def build_model(config: ModelConfig) -> Transformer | GPT | BERT:
     'GPT'
     """
     check_fits_in_memory(config)
-    model = FAMILIES[config.family](replace(config, mistake="none"))
-    if config.mistake != "none":
-        install_mistake(model, config.mistake)
-        model.config = config
-    return model
+    return FAMILIES[config.family](config)
 
 
 __all__ = ["BERT", "GPT", "PRESETS", "BaseModel", "Transformer", "build_model", "preset"]

@@ -73,22 +73,20 @@ class CausalModel(BaseModel):
 
     @property
     def n_positions(self) -> int:
-        """So many positions the tables have now."""
-        sizes = [len(table.weight if hasattr(table, "weight") else table.table) for table in self.position_tables]
-        return min([2**30, *sizes])
+        """The number of positions the tables cover."""
+        return min([2**30, *(table.n_positions for table in self.position_tables)])
 
     def grow_tables(self, n_positions: int) -> None:
-        """Tables of positions below so many; before steps that are captured, since a table may have to be made anew."""
+        """Makes the tables that cover these positions; before steps that are captured, in which nothing can be made."""
         for table in self.position_tables:
-            table.grow(n_positions)
+            table.covering(n_positions)
 
     def cached_block_inputs(self, cache: KVCache, n_positions: int | None) -> BlockInputs:
         """What every block is told of the tokens of the step under way in the cache, at positions below `n_positions`, where
         that is known."""
         rotation = None
         if self.rotary is not None:
-            self.rotary.grow(n_positions, 1)
-            rotation = self.rotary.rotation(cache.query_positions())
+            rotation = self.rotary.rotation(cache.query_positions(), n_positions)
         cache.set_biases(self.config.window, self.distance_bias(causal=True))
         return CachedInputs(cache, rotation)
 
@@ -108,8 +106,8 @@ class CausalModel(BaseModel):
         a step of fixed shapes can be captured. `output`: a layer in the place of the model's output layer."""
         n, new = tokens.size(0) // cache.beams, tokens.size(1)
         cache.reserve(n, new, n_keys=n_keys, n_source=n_source, lengths=lengths)
-        # A captured step must not look at what only the host knows; its tables have grown before.
-        n_positions = None if cache.static else most_of(cache.lengths_host[:n]) + new
+        # A captured step must not look at what only the host knows; its tables were made before.
+        n_positions = self.n_positions if cache.static else most_of(cache.lengths_host[:n]) + new
         inputs = self.cached_block_inputs(cache, n_positions)
         x = self.decoder_input(tokens, cache.query_positions(), n_positions)
         x = self.decoder(x, inputs, cache.memory() or None, cache=cache)

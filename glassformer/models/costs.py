@@ -104,7 +104,6 @@ def shapes_alone() -> Iterator[None]:
 def skeleton(config: ModelConfig) -> nn.Module:
     """The model on the meta device: names and shapes, no numbers. A stack has one layer, unless some have lost heads. Positions
     that are not learned are left out: they have no parameters."""
-    config = replace(config, mistake="none")
     if not config.pruned_heads:
         config = replace(config, n_layer=1, n_encoder_layer=config.n_encoder_layer and 1)
     if config.positions not in ("learned", "relative"):

@@ -32,6 +32,7 @@ class GPT(CausalModel):
     torch.Size([2, 7, 100])
     >>> gpt.loss(ids).backward()                # mean over the tokens that follow another
 
+    `glassformer.decode.generate_batch(gpt.eval(), prompts)` writes on, by the search that every model here shares.
     `config` is a ModelConfig; its settings can also be given by name, alone or on top of it. `GPT.from_preset("gpt2",
     dropout=0.0)` builds a model of the literature, with fresh weights.
     """
@@ -136,30 +137,3 @@ class GPT(CausalModel):
             inputs = self.block_inputs(rows, causal=True)
             x = self.decoder_input(tokens, rows.broadcast_positions, rows.n_positions, inputs.real)
             self.decoder(x, inputs, cache=cache)
-
-    @torch.no_grad()
-    def generate(
-        self,
-        idx: Int[Tensor, "*B T"] | None = None,
-        max_new_tokens: int | None = None,
-        temperature: float | int = 1.0,
-        top_k: int | None = None,
-        **theirs: Any,
-    ) -> Int[Tensor, "*B all"]:
-        """The prompt and `max_new_tokens` sampled after it: the plainest loop that uses the cache. `decode` has beams, filters
-        and more. (B, T) -> (B, T + max_new_tokens); one text may come without its B, and goes back without it."""
-        if idx is None or max_new_tokens is None or theirs:
-            raise TypeError("use generate(idx, max_new_tokens, temperature, top_k), with the ids of the prompt for idx")
-        tokens = idx.view(-1, idx.size(-1))
-        cache = self.start(tokens.size(0), tokens.size(1) + max_new_tokens)
-        logits = self.step(tokens, cache)[:, -1]
-        for _unused in range(max_new_tokens):
-            if temperature == 0:
-                chosen = logits.argmax(-1, keepdim=True)
-            else:
-                # k of them, ties or not.
-                best, ids = (logits / temperature).topk(min(top_k or logits.size(-1), logits.size(-1)))
-                chosen = ids.gather(-1, torch.multinomial(best.softmax(-1), 1))
-            tokens = torch.cat([tokens, chosen], dim=1)
-            logits = self.step(chosen, cache)[:, -1] if tokens.size(1) < cache.capacity + 1 else logits
-        return tokens.view(*idx.shape[:-1], -1)

@@ -150,6 +150,10 @@ class BaseModel(Tapped):
     handed_out: bool = True
     """May somebody hold the model, and change its weights? `load` says no of the one it makes, until it is asked for."""
 
+    trained_length: int | None = None
+    """The longest row that it has learned from, where that is known and fewer than `block_size` tokens: what is longer is read in
+    windows."""
+
     shortlist: Any = None
     """A translator's lexical shortlist (decode/shortlist.py), where its run has one."""
 
@@ -205,8 +209,6 @@ class BaseModel(Tapped):
         super().__init__()
         if config.vocab_size < 1:
             raise ValueError("model.vocab_size is not known yet; it is set by the tokenizer, or by hand")
-        if config.mistake != "none":
-            raise ConfigError("model.mistake is put into a model by build_model(config), not by its class")
         self.config = config
         # Another of the same signature may be installed.
         self.cross_entropy: Callable[..., Tensor] = linear_cross_entropy
@@ -231,8 +233,7 @@ class BaseModel(Tapped):
         everything that is not a matrix product."""
         x = embedding(tokens)
         if encoding is not None:
-            encoding.grow(n_positions, tokens.size(1))
-            x = x + encoding(positions)
+            x = x + encoding(positions, n_positions)
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
             x = x.to(torch.get_autocast_dtype("cuda"))
         return x
@@ -249,8 +250,7 @@ class BaseModel(Tapped):
         real = rows.real if rows.layout != "whole" else None
         positions, rotation = rows.broadcast_positions, None
         if self.rotary is not None:
-            self.rotary.grow(rows.n_positions, positions.size(1))
-            rotation = self.rotary.rotation(positions)
+            rotation = self.rotary.rotation(positions, rows.n_positions)
         if (bias := self.distance_bias(causal=causal)) is not None:
             mask = replace(mask, bias=bias(positions, positions))
         return BlockInputs(mask, cross_mask or AttentionMask(), rotation, real)

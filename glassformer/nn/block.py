@@ -9,7 +9,7 @@ decoder layer and a GPT layer are this same block; what differs is whether the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,6 +153,16 @@ class Stack(nn.Module):
     def layers(self) -> list[Block]:
         """The blocks in order."""
         return [self._modules[str(i)] for i in range(self.depth)]  # type: ignore[misc]
+
+    def __getitem__(self, index: int | slice) -> Block | list[Block]:
+        """The block of this number, or a list of blocks, as of torch's ModuleList."""
+        return self.layers[index]
+
+    def __len__(self) -> int:
+        return self.depth
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self.layers)
 
     def project_memory(self, memory: Float[Tensor, "B S C"]) -> list[KeyValues]:
         """The encoder's output (torch's `memory`) projected to the keys and values of every layer's cross-attention: once a

@@ -39,7 +39,9 @@ def sinusoids(length: int, width: int, base: float = 10000.0) -> Float[Tensor, "
 
 
 class FixedTable(nn.Module):
-    """A fixed table looked up by position; it grows when asked for a later position, so it has no last row.
+    """A fixed table looked up by position. It has no last row: for positions past it a table of twice the length is made beside
+    it, of four times the length, and so on. A table that was made is never replaced or freed, since compiled and captured steps
+    go on reading it where it was.
 
     A subclass says what stands in it (`make`). It is no parameter and in no checkpoint: a model whose weights arrive after it
     was built without memory (on torch's meta device) makes it when it is first used."""
@@ -53,6 +55,7 @@ class FixedTable(nn.Module):
         with torch.device("cpu") if device.type == "meta" else nullcontext():
             table = self.make(length)
         self.register_buffer("table", table.to(device, torch.get_default_dtype()), persistent=False)
+        self.doublings = 0  # how many longer tables there are: table_x2, table_x4, …
 
     def make(self, length: int) -> Float[Tensor, "length width"]:
         """The first `length` rows, in float64."""
@@ -61,26 +64,39 @@ class FixedTable(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         # A cast of the module must not inherit the rounding of the dtype it had before.
         super()._apply(fn, recurse)
-        if not self.table.is_meta:
-            self.table = self.make(self.table.size(0)).to(self.table)
+        for name in self._buffers:
+            table = getattr(self, name)
+            if not table.is_meta:
+                setattr(self, name, self.make(table.size(0)).to(table))
         return self
 
-    def grow(self, n_positions: int | None, width: int = 0) -> None:
-        """Makes the table long enough for positions below `n_positions`; where that is not known, below the width of the rows."""
+    @property
+    def n_positions(self) -> int:
+        """The number of positions the tables cover."""
+        return self.table.size(0) << self.doublings
+
+    def covering(self, n_positions: int | None, width: int = 0) -> Float[Tensor, "length width"]:
+        """The shortest table that has all positions below `n_positions`; where that is not known, below the width of the rows."""
         needed = width if n_positions is None else n_positions
-        if needed > self.table.size(0):
-            self.table = self.make(max(needed, 2 * self.table.size(0))).to(self.table)
+        if needed <= self.table.size(0):
+            return self.table
+        doubling = ((needed - 1) // self.table.size(0)).bit_length()
+        while self.doublings < doubling:
+            self.doublings += 1
+            longer = self.make(self.table.size(0) << self.doublings).to(self.table)
+            self.register_buffer(f"table_x{1 << self.doublings}", longer, persistent=False)
+        return getattr(self, f"table_x{1 << doubling}")  # type: ignore[no-any-return]
 
     def materialise(self, device: torch.device) -> None:
         """Makes the table where it has none because the model was built on the meta device."""
         if self.table.is_meta and device.type != "meta":
             self.table = self.make(self.table.size(0)).to(device, self.table.dtype)
 
-    def forward(self, positions: Int[Tensor, "P T"]) -> Float[Tensor, "P T width"]:
-        """The rows at these positions."""
+    def forward(self, positions: Int[Tensor, "P T"], n_positions: int | None = None) -> Float[Tensor, "P T width"]:
+        """The rows at these positions, all below `n_positions`; where that is not known, below their number."""
         if self.table.is_meta:
             self.materialise(positions.device)
-        return F.embedding(positions, self.table)
+        return F.embedding(positions, self.covering(n_positions, positions.size(-1)))
 
 
 class PositionalEncoding(FixedTable):
@@ -103,18 +119,24 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(length, width))
         nn.init.normal_(self.weight, std=0.02)
 
-    def grow(self, n_positions: int | None, width: int = 0) -> None:
-        """Nothing can be made: a position that was not learned is an error. (Of packed rows in a compiled step the largest
-        position is not known, and torch's own check of the index has to do.)"""
+    @property
+    def n_positions(self) -> int:
+        """The number of positions that were learned."""
+        return self.weight.size(0)
+
+    def covering(self, n_positions: int | None, width: int = 0) -> Float[Tensor, "length width"]:
+        """The learned vectors; nothing can be made, so a position that was not learned is an error. (Of packed rows in a
+        compiled step the largest position is not known, and torch's own check of the index has to do.)"""
         if n_positions is not None and n_positions > self.weight.size(0):
             raise ValueError(
                 f"a row of {n_positions} tokens is longer than the {self.weight.size(0)} positions this model has learned; "
                 "shorten it, or train with a larger model.block_size or with positions that have no end (rotary, alibi)"
             )
+        return self.weight
 
-    def forward(self, positions: Int[Tensor, "P T"]) -> Float[Tensor, "P T width"]:
-        """The rows at these positions."""
-        return self.weight[positions]
+    def forward(self, positions: Int[Tensor, "P T"], n_positions: int | None = None) -> Float[Tensor, "P T width"]:
+        """The rows at these positions, all below `n_positions`, where that is known."""
+        return self.covering(n_positions)[positions]
 
 
 @dataclass(frozen=True)
@@ -178,9 +200,9 @@ class Rotary(FixedTable):
         angle = torch.arange(length, dtype=torch.float64)[:, None] / self.linear_factor * frequencies
         return torch.cat([angle.cos(), angle.sin()], dim=-1)
 
-    def rotation(self, positions: Int[Tensor, "P T"]) -> Rotation:
-        """The angles of tokens at these positions."""
-        cos, sin = self(positions)[:, None].chunk(2, dim=-1)
+    def rotation(self, positions: Int[Tensor, "P T"], n_positions: int | None = None) -> Rotation:
+        """The angles of tokens at these positions, all below `n_positions`; where that is not known, below their number."""
+        cos, sin = self(positions, n_positions)[:, None].chunk(2, dim=-1)
         return Rotation(cos, sin)
 
 

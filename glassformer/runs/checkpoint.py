@@ -58,6 +58,7 @@ State = TypedDict(
         "best_step": int | None,
         "waiting": int,
         "threads": int,
+        "seconds": dict[str, float],
         "metrics_bytes": int,
         "samples_bytes": int,
         "tokens": int,

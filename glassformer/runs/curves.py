@@ -19,8 +19,8 @@ def draw_curves(run: RunFolder) -> list[Path]:
         for name in ("curves.png", "curves.svg"):
             refuse_link(run.path / name)
             (run.path / name).unlink(missing_ok=True)
-        mistake = run.recipe.model.mistake
-        title = run.recipe.name if mistake == "none" else f"{run.recipe.name}, {mistake}"
+        changed = run.facts.get("build")
+        title = run.recipe.name if changed is None else f"{run.recipe.name}, {changed}"
         fig = plots.curves(records, names[0] if names else None, title=title)
         return plots.save(fig, run.path / "curves")
     except Exception as error:

@@ -14,16 +14,26 @@ from glassformer.language import _
 
 
 def too_long(batches: Batches, split: str, recipe: Recipe) -> Iterator[str]:
-    """How many examples are longer than what a model can read or was told to learn, and what would keep them."""
-    if not isinstance(batches, SentenceBatches) or not batches.dropped:
+    """How many examples are longer than what a model can read or was told to learn, and what would keep them whole."""
+    if not isinstance(batches, SentenceBatches):
         return
-    count, total = batches.dropped, batches.dropped + len(batches.kept)
+    windowed = int((np.diff(np.flatnonzero(np.diff(batches.numbers, prepend=-1, append=-2))) > 1).sum())
+    if not batches.dropped and not windowed:
+        return
+    count, total = batches.dropped or windowed, batches.dropped + len(batches.distinct)
     lengths = np.maximum(batches.examples.source_lengths, batches.examples.row_lengths)
     most = int(np.quantile(lengths, 0.99, method="higher"))
     given = recipe.data.max_length
     asked = given is not None and given < recipe.model.block_size and split == "train"
     setting, limit = ("data.max_length", given) if asked else ("model.block_size", recipe.model.block_size)
     counts = {"count": count, "total": total, "split": split, "share": count / total}
+    if windowed:
+        yield _(
+            "{count:,} of {total:,} {split} examples ({share:.1%}) have more than {setting}={limit} tokens and are read in "
+            "overlapping windows",
+            **counts | {"setting": setting, "limit": limit},
+        )
+        return
     yield _(
         "{count:,} of {total:,} {split} examples ({share:.1%}) have more than {setting}={limit} tokens and are left "
         "out; 99% have at most {most}",

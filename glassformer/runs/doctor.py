@@ -21,6 +21,7 @@ from glassformer.language import _
 from glassformer.models.weights import check_finite, check_fits
 from glassformer.runs import leftovers
 from glassformer.runs.checkpoint import read_checkpoint
+from glassformer.runs.corrections import correction_problems
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.leftovers import Leftover, Pruned, size_of
 from glassformer.runs.staging import sibling_path
@@ -137,6 +138,12 @@ def look_at_metrics(run: RunFolder) -> list[RunFinding]:
     return [whole_or_not("metrics.jsonl", wrong, run.metrics_file, about)]
 
 
+def look_at_corrections(run: RunFolder) -> list[RunFinding]:
+    """Whether the corrections that were taught while the run was served can be read, and their updates are what was learned."""
+    problems = correction_problems(run.path)
+    return [whole_or_not(n, None if wrong is None else _("it {wrong}", wrong), run.path / n) for n, wrong in problems]
+
+
 def is_busy(run: RunFolder) -> bool:
     """Whether a training holds the run's lock."""
     return owned.is_locked(run.path / ".lock") is True
@@ -233,6 +240,7 @@ def look(run: RunFolder, busy: bool) -> Diagnosis:
     if readable(run):
         findings += look_at_files(run)
     findings += look_at_checkpoints(run, problems) + look_at_weights(run) + look_at_metrics(run)
+    findings += look_at_corrections(run)
     if readable(run):
         findings += look_at_model(run)
     for left in left_by(run):

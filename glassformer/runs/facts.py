@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Required, TypedDict
 
@@ -12,11 +13,14 @@ from glassformer.config import VERSION, ModelConfig
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.checksums import ListedFile
-from glassformer.files.durable import to_json
+from glassformer.files.durable import to_json, write_atomically
 from glassformer.language import _
 
 if TYPE_CHECKING:
     from glassformer.text.tokenizers import Tokenizers
+
+Build = Callable[[Any], Any] | None
+"""A function with a name that changes a model when it is built, and gives it back; None changes nothing."""
 
 RUN_FORMAT = 1
 REPLACED = ".replaced.json"
@@ -39,6 +43,13 @@ class OriginFacts(TypedDict, total=False):
     id: str | None
 
 
+class TrialFacts(TypedDict):
+    """The trials by which a run's kernels were chosen: on which processor, and their gains by name and size."""
+
+    processor: str
+    gains: dict[str, dict[str, float]]
+
+
 RunFacts = TypedDict(
     "RunFacts",
     {
@@ -49,6 +60,8 @@ RunFacts = TypedDict(
         "seal": str | None,
         "id": str | None,
         "from": OriginFacts,
+        "trials": TrialFacts,
+        "build": str,  # the name of what changed its model
     },
     total=False,
 )
@@ -91,9 +104,10 @@ def read_facts(folder: Path) -> dict[str, Any]:
         raise UserError("{path} cannot be read: it has no recipe", path=path)
     facts = migrated(facts, folder)
     known = structured.convert(facts, RunFacts, str(path))
-    if strange := [n for n in known.get("files", {}) if Path(n).is_absolute() or ".." in Path(n).parts]:
+    names = known.get("files", {})
+    if strange := [n for n in names if Path(n).is_absolute() or ".." in Path(n).parts or "\0" in n]:
         raise UserError(
-            "{path} cannot be read: it lists {strange!r}, which lies outside the run",
+            "{path} cannot be read: it lists {strange!r}, which is no file inside the run",
             path=path,
             strange=strange[0][:80],
         )
@@ -114,15 +128,24 @@ def size_problem(tokenizers: Tokenizers, model: ModelConfig) -> str | None:
     return None
 
 
-def mistake_in_words(path: Path, model: ModelConfig) -> str:
-    """What is said wherever a run of the museum is used."""
-    return _(
-        "{path} has the mistake {mistake} planted in it, for the museum: not a model to rely on",
-        path=path,
-        mistake=model.mistake,
-    )
+def check_build(path: Path, facts: dict[str, Any], build: Build) -> None:
+    """The weights of a model that was changed when it was built are no other model's: nothing is made of them without that."""
+    if (known := facts.get("build")) != (given := build and build.__name__):
+        raise UserError(
+            "the model of {path} was trained with build={known}, and here build={given}: its weights are of no use without that "
+            "change",
+            path,
+            known,
+            given,
+        )
 
 
 def seal_of(facts: dict[str, Any]) -> str:
     """The checksum of everything else in run.json."""
     return hashlib.sha256(to_json({k: v for k, v in facts.items() if k != "seal"})).hexdigest()
+
+
+def write_facts(folder: Path, facts: dict[str, Any]) -> None:
+    """run.json with these facts, sealed anew."""
+    unsealed = {"format": RUN_FORMAT} | {name: fact for name, fact in facts.items() if name != "seal"}
+    write_atomically(folder / "run.json", to_json(unsealed | {"seal": seal_of(unsealed)}))

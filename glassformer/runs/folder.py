@@ -1,7 +1,7 @@
 """A run is a folder, and every verb accepts it.
 
 run.json            the recipe with everything resolved, the version that wrote it, the run's id, the files of the
-                    preparation with their SHA-256, and a seal
+                    preparation with their SHA-256, the trials by which its kernels were chosen, and a seal
 recipe.toml         the same recipe to be read, and trained again elsewhere; the run itself goes by run.json
 tokenizer.json      (or tokenizer.source.json and tokenizer.target.json), labels.json
 data/               the examples as text and as token files (safetensors), and a report of where they are from
@@ -35,6 +35,8 @@ import torch
 
 from glassformer.config import Recipe
 from glassformer.config.documentation import plain_recipe
+from glassformer.data.cache import made_in
+from glassformer.data.encoding import trained_length
 from glassformer.decode.shortlist import kept_shortlist
 from glassformer.errors import UserError
 from glassformer.files import checksums, owned, structured
@@ -45,7 +47,7 @@ from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.models.weights import check_finite, check_fits, inference_weights, load_model_tensors
 from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import Checkpoints, problem, read_checkpoint, recover
-from glassformer.runs.facts import OWN, RUN_FORMAT, is_run, mistake_in_words, read_facts, seal_of, size_problem
+from glassformer.runs.facts import OWN, Build, check_build, is_run, read_facts, seal_of, size_problem, write_facts
 from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 
@@ -113,17 +115,13 @@ class RunFolder:
         self, recipe: Recipe, version: str, files: dict[str, Any] | None = None, *, origin: dict[str, Any] | None = None
     ) -> None:
         """`files`: what the preparation left, with sizes and SHA-256; without it the run is not prepared yet. `origin`: of a
-        new run that begins with another one's weights, which."""
-        facts: dict[str, Any] = {"format": RUN_FORMAT, "glassformer": version, "recipe": recipe.to_dict()}
-        known = self.facts.get("id") if self.is_run(self.path) else uuid.uuid4().hex
-        if known is not None:
-            facts["id"] = known
-        origin = self.facts.get("from") if self.is_run(self.path) else origin
-        if origin is not None:
-            facts["from"] = origin
+        new run, `from` which other one it begins and what changed its model (`build`)."""
+        facts: dict[str, Any] = {"glassformer": version, "recipe": recipe.to_dict()}
+        known = self.facts if self.is_run(self.path) else {"id": uuid.uuid4().hex, **(origin or {})}
+        facts |= {name: known[name] for name in ("id", "from", "build", "trials") if known.get(name) is not None}
         if files is not None:
             facts["files"] = files
-        write_atomically(self.path / "run.json", to_json(facts | {"seal": seal_of(facts)}))
+        write_facts(self.path, facts)
         write_atomically(self.path / "recipe.toml", plain_recipe(recipe).encode("utf-8", "replace"))
 
     @cached_property
@@ -148,7 +146,7 @@ class RunFolder:
     @cached_property
     def recipe(self) -> Recipe:
         """What the run is trained by, its model's sizes included."""
-        return Recipe.from_dict(self.facts["recipe"])
+        return Recipe.from_dict(self.facts["recipe"], stored=True)
 
     # ---- what the preparation left
 
@@ -170,12 +168,10 @@ class RunFolder:
 
     def prepared_files(self) -> dict[str, dict[str, Any]]:
         """Tokenizers, labels, examples and token files as they are now, for run.json."""
-        names = ("tokenizer*.json", "labels.json", "data/*.tokens", "data/*.examples.gz", "data/report.json")
-        paths = [path for name in names for path in self.path.glob(name)]
         return {
-            path.relative_to(self.path).as_posix(): {"size": path.stat().st_size, "sha256": sha256(path)}
-            for path in sorted(paths)
-            if path.is_file() and not path.name.endswith(".part")
+            name: {"size": path.stat().st_size, "sha256": sha256(path)}
+            for name, path in sorted(made_in(self.path).items())
+            if path.is_file()
         }
 
     def file_problems(self) -> dict[str, str | None]:
@@ -382,8 +378,10 @@ class RunFolder:
         step: int | None = None,
         device: str | torch.device = "cpu",
         report: Callable[[str], None] = warn,
+        build: Build = None,
     ) -> Transformer | GPT | BERT:
-        """The trained model, ready to use."""
+        """The trained model, ready to use; `build`: with which it was trained."""
+        check_build(self.path, self.facts, build)
         folder = self.weights_folder(step, report)
         tensors, _unused = read_checkpoint(folder)
         self.check_recipe()
@@ -392,9 +390,10 @@ class RunFolder:
         weights = inference_weights(tensors)
         check_finite(weights, folder)
         check_fits(self.recipe, weights, folder)
-        if self.recipe.model.mistake != "none":
-            report(mistake_in_words(self.path, self.recipe.model))
         model = build_model(self.recipe.model)
+        model = model if build is None else build(model)
         load_model_tensors(model, weights)
         model.shortlist = kept_shortlist(self.path, model.config)
+        if "from" not in self.facts:  # another run may have learned from longer rows
+            model.trained_length = trained_length(self.recipe, self.path / "data")
         return model.to(device).eval()

@@ -1,13 +1,12 @@
-"""Starting a run and going on with one. Everything that a crash, a stop or a person may have left is put in order here,
-before the first step."""
+"""Starting a run and going on with one. What a crash, a stop or a person may have left is put in order before the first step."""
 
 from __future__ import annotations
 
 import errno
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from glassformer.accel.compile_cache import compiler_loading
 from glassformer.config import VERSION, Recipe
+from glassformer.config.recipe import RETIRED
 from glassformer.data.batches import check_task
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import UserError
@@ -29,10 +29,12 @@ from glassformer.language import _
 from glassformer.runs import checkpoint, staging
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.data_notes import changed_sources, data_notes
+from glassformer.runs.facts import Build, check_build
 from glassformer.runs.fine_tune import Start, start_of, write_start
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.metrics_log import truncate_log
+from glassformer.runs.metrics_log import MetricsLog, truncate_log
 from glassformer.runs.overview import overview
+from glassformer.runs.phases import PhaseClock, has_record
 from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import is_compiled, make_session, pick_device, refuse_several
 from glassformer.runs.stop import Stopped, StopRequest
@@ -40,7 +42,7 @@ from glassformer.screen import at_work, be_quiet, say
 from glassformer.training.changes import as_prepared, changes, check_changes
 from glassformer.training.memory import is_out_of_memory, less_memory
 from glassformer.training.processes import ProcessLost, current, is_lost
-from glassformer.training.progress import TrainerCallback, TrainerState
+from glassformer.training.progress import Callbacks, TrainerState
 
 
 def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:
@@ -60,8 +62,7 @@ def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:
 
 @contextmanager
 def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterator[None]:
-    """What a person can put right is told in a sentence. Nothing is saved on the way out: the last checkpoint stands; and where
-    a run that is trained `anew` has none yet, the one it was to replace is back."""
+    """What a person can put right becomes a sentence. The last checkpoint stands; a run replaced `anew` without one is back."""
     try:
         yield
     except BaseException as error:
@@ -114,8 +115,9 @@ def prepared(run: RunFolder, recipe: Recipe, given: Any = None, start: Start | N
     return RunFolder(run.path)
 
 
-def reset_stale_best(session: Session, trained_with: Recipe) -> None:
-    """The best so far counts only if it was measured in the same way and is still there."""
+def reset_stale_best(session: Session, trained_with: Recipe, recorded: str | None) -> None:
+    """The best so far counts only if it was measured in the same way and is still there. `recorded`: the metric that the
+    checkpoint names, which a recipe read today may pass over."""
     progress, best = session.trainer.progress, session.trainer.progress.best_step
     if best is None:
         return
@@ -128,12 +130,13 @@ def reset_stale_best(session: Session, trained_with: Recipe) -> None:
                 wrong,
             )
         )
-    if wrong is not None or metric_of(trained_with) != metric_of(session.recipe):
+    retired = recorded in RETIRED["train"]["metric"]
+    if wrong is not None or retired or metric_of(trained_with) != metric_of(session.recipe):
         progress.best_step = progress.best_score = progress.best_loss = None
         progress.waiting = 0
 
 
-def run_session(session: Session, callbacks: Sequence[TrainerCallback]) -> RunFolder:
+def run_session(session: Session, callbacks: Callbacks) -> RunFolder:
     """Train to the end, with these callbacks, and leave the run behind."""
     session.trainer.callbacks.extend(callbacks)
     current().broadcast(asdict(session.trainer.progress))
@@ -149,7 +152,7 @@ def run_session(session: Session, callbacks: Sequence[TrainerCallback]) -> RunFo
 
 
 def make_run(
-    recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, given: Any, start: Start | None = None
+    recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, given: Any, start: Start | None, build: Build
 ) -> Session:
     """A prepared run in its place, locked, and a session that is ready for its first step."""
     old = RunFolder(out) if RunFolder.is_run(out) else None
@@ -157,7 +160,7 @@ def make_run(
     if old is not None:
         held.enter_context(old.exclusive_lock())
     made = staging.missing_parents(out)
-    draft = staging.create_draft(out, recipe, None if start is None else start.facts())
+    draft = staging.create_draft(out, recipe, {"from": start and start.facts(), "build": build and build.__name__})
     held.enter_context(draft.exclusive_lock())
     began = time.perf_counter()
     try:
@@ -182,7 +185,7 @@ def make_run(
     ready = time.perf_counter()
     try:
         with stop.may_drop(), at_work(_("making the model and its batches"), line=False):
-            session = make_session(run, run.recipe, run.tokenizers, stop)
+            session = make_session(run, run.recipe, run.tokenizers, stop, build)
     except UserError:
         staging.rollback(run, out, aside, made, keep_folder=was_there)
         raise
@@ -195,15 +198,16 @@ def train(
     out: Path,
     *,
     overwrite: bool = False,
-    callbacks: Sequence[TrainerCallback] = (),
+    callbacks: Callbacks = (),
     given: Any = None,
     start: Start | None = None,
+    build: Build = None,
 ) -> RunFolder:
-    """Trains from nothing into a new or an empty folder. `overwrite`: a run that is there is replaced, and dropped when the
-    new one has its first checkpoint. `given`: data in memory (see data/memory.py) instead of the recipe's files. `start`: the run
-    whose weights and tokenizers it begins with (and `recipe` is one for that: see config/fine_tune.py)."""
+    """Trains from nothing into a new or an empty folder. `overwrite`: a run that is there is replaced, and dropped when the new
+    one has its first checkpoint. `given`: data in memory (data/memory.py) instead of files. `start`: the run whose weights and
+    tokenizers it begins with (`recipe`: config/fine_tune.py). `build` changes the model; run.json is marked with its name."""
     if current().rank != 0:
-        return follow(callbacks) or RunFolder(out)
+        return follow(callbacks, build) or RunFolder(out)
     # What cannot be measured or learned from is refused before anything is read.
     refuse_several(recipe)
     metric_of(recipe)
@@ -217,7 +221,7 @@ def train(
                 "or replace it by --overwrite",
                 out,
             )
-        session = make_run(recipe, out, stop, held, given, start)
+        session = make_run(recipe, out, stop, held, given, start, build)
         for note in data_notes(session.run.path, session.recipe, session.trainer.batches, session.val_batches):
             session.log.on_message(note)
             say(note)
@@ -244,7 +248,7 @@ def check_files(run: RunFolder) -> None:
             )
 
 
-def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopRequest) -> Session:
+def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopRequest, build: Build) -> Session:
     """A session at the checkpoint of `step`, with everything that came after it out of the way."""
     tensors: dict[str, dict[str, Tensor]] = {}
     state: dict[str, Any] = {}
@@ -259,10 +263,10 @@ def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopR
     truncate_log(run.metrics_file, state.get("metrics_bytes", 0))
     truncate_log(run.samples_file, state.get("samples_bytes", 0))
     current().broadcast([os.path.abspath(run.path), step])
-    session = make_session(run, run.recipe, run.tokenizers, stop)
+    session = make_session(run, run.recipe, run.tokenizers, stop, build)
     restore(session, step, tensors, state)
     if step is not None:
-        reset_stale_best(session, trained_with)
+        reset_stale_best(session, trained_with, state.get("recipe", {}).get("train", {}).get("metric"))
     return session
 
 
@@ -283,6 +287,7 @@ def restore(session: Session, step: int | None, tensors: dict[str, dict[str, Ten
                 )
             ) from error
         session.saved = session.screen.first = step
+        session.clock.seconds |= state.get("seconds", {})
         threads = state.get("threads", torch.get_num_threads())
         if threads != torch.get_num_threads() and session.trainer.device.type == "cpu":
             say(
@@ -295,7 +300,7 @@ def restore(session: Session, step: int | None, tensors: dict[str, dict[str, Ten
             )
 
 
-def follow(callbacks: Sequence[TrainerCallback] = ()) -> RunFolder | None:
+def follow(callbacks: Callbacks = (), build: Build = None) -> RunFolder | None:
     """A rank other than 0: takes its part in the training that rank 0 starts or goes on with, and says nothing."""
     be_quiet(True)
     stop = StopRequest(silent=True)
@@ -306,7 +311,7 @@ def follow(callbacks: Sequence[TrainerCallback] = ()) -> RunFolder | None:
                 return None
             run, step = RunFolder(Path(place[0])), place[1]
             with friendly_errors(run.path, run.recipe):
-                session = make_session(run, run.recipe, run.tokenizers, stop)
+                session = make_session(run, run.recipe, run.tokenizers, stop, build)
                 tensors, state = read_checkpoint(run.checkpoints.path(step)) if step is not None else ({}, {})
                 restore(session, step, tensors, state)
                 session.trainer.progress = TrainerState(**current().broadcast(None))
@@ -320,16 +325,22 @@ def follow(callbacks: Sequence[TrainerCallback] = ()) -> RunFolder | None:
 
 
 def resume(
-    out: Path, wanted: Recipe | None = None, *, accept_changes: bool = False, callbacks: Sequence[TrainerCallback] = ()
+    out: Path,
+    wanted: Recipe | None = None,
+    *,
+    accept_changes: bool = False,
+    callbacks: Callbacks = (),
+    build: Build = None,
 ) -> RunFolder | None:
     """Goes on from the newest whole checkpoint, exactly as if the run had never stopped; None where it had ended already.
     `wanted`: with these settings, if they are not the run's own; a difference must be accepted."""
     if current().rank != 0:
-        return follow(callbacks)
+        return follow(callbacks, build)
     staging.adopt(out)
     run = RunFolder.open(out)
+    check_build(run.path, run.facts, build)
     if not run.prepared:
-        return prepare_again(run, wanted, accept_changes, callbacks)
+        return prepare_again(run, wanted, accept_changes, callbacks, build)
     stop = StopRequest()
     with unbreakable_screen(), friendly_errors(out, wanted or run.recipe), stop.listening(), run.exclusive_lock():
         with stop.may_drop():
@@ -339,14 +350,21 @@ def resume(
             check_files(run)
             step = run.latest_checkpoint(say)
             state = run.checkpoints.state(step) if step is not None else {}
-            trained_with = Recipe.from_dict(state["recipe"]) if "recipe" in state else run.recipe
+            trained_with = Recipe.from_dict(state["recipe"], stored=True) if "recipe" in state else run.recipe
             # What was confirmed once is in run.json, under its seal; what came into run.json in another way is not.
             changed = changes(run.recipe if run.sealed else trained_with, wanted)
             check_changes(changed, accepted=accept_changes)
             if not changed and (ended := run.finished()) is not None:
-                say(_("{out} has been trained to its end, step {ended}; there is nothing to go on with", out, ended))
                 current().broadcast(None)
-                return None
+                if has_record(run.metrics_file) or not run.metrics():
+                    say(
+                        _("{out} has been trained to its end, step {ended}; there is nothing to go on with", out, ended)
+                    )
+                    return None
+                say(_("{out} has been trained to its end, step {ended}; only its last words were missing", out, ended))
+                with closing(MetricsLog(run.metrics_file)) as log:
+                    log.write({"step": ended, "seconds": PhaseClock(torch.device("cpu")).record()})
+                return run
             for change in changed:
                 say(_("from here on with {change}", change))
             if changed or not run.sealed:
@@ -354,12 +372,12 @@ def resume(
                 run = RunFolder(out)
             for note in changed_sources(run.path):
                 say(note)
-            session = restored(run, step, trained_with, stop)
+            session = restored(run, step, trained_with, stop, build)
         return run_session(session, callbacks)
 
 
 def prepare_again(
-    run: RunFolder, wanted: Recipe | None, accept_changes: bool, callbacks: Sequence[TrainerCallback]
+    run: RunFolder, wanted: Recipe | None, accept_changes: bool, callbacks: Callbacks, build: Build
 ) -> RunFolder:
     """A run that was stopped before it was prepared begins again, in a folder made anew."""
     if run.checkpoints.steps() or run.final.exists():
@@ -379,4 +397,4 @@ def prepare_again(
                 start.run.path,
                 run.path,
             )
-    return train(wanted or run.recipe, run.path, overwrite=True, callbacks=callbacks, start=start)
+    return train(wanted or run.recipe, run.path, overwrite=True, callbacks=callbacks, start=start, build=build)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import UserError, install_hint
+from glassformer.files.durable import append
 from glassformer.files.owned import open_own
 from glassformer.language import _
 from glassformer.screen import warn
@@ -54,15 +55,9 @@ class LogFile:
         """These lines, or none of them."""
         if self.descriptor is None:
             return
-        before = 0
         try:
-            before = os.fstat(self.descriptor).st_size
-            rest = memoryview(text.encode("utf-8", "replace"))
-            while rest:
-                rest = rest[os.write(self.descriptor, rest) :]
+            append(self.descriptor, text.encode("utf-8", "replace"))
         except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self.descriptor, before)
             self.lost(error)
 
     def size(self) -> int:

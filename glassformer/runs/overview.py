@@ -17,6 +17,7 @@ from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.report import DataReport
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, NOISE, measure_name, measure_value
+from glassformer.evaluation.teacher_forced import validated_examples
 from glassformer.files import structured
 from glassformer.language import _, language, localized, padded, width
 from glassformer.models.costs import costs
@@ -95,7 +96,7 @@ def vocabulary_in_words(session: Session) -> str:
 
 def size_of(batches: Batches) -> int:
     """Examples an epoch, or blocks of a text."""
-    return len(batches.kept) if isinstance(batches, SentenceBatches) else int(getattr(batches, "blocks", 0))
+    return len(batches.distinct) if isinstance(batches, SentenceBatches) else int(getattr(batches, "blocks", 0))
 
 
 def tokens_an_epoch(batches: Batches) -> int:
@@ -106,8 +107,9 @@ def tokens_an_epoch(batches: Batches) -> int:
 
 
 def steps_an_epoch(session: Session) -> float:
-    """Updates until every example has been seen once."""
-    return max(1.0, session.trainer.batches.epoch_length(session.trainer.progress.epoch))
+    """Updates until every example has been seen once as it was given, however often the training data has it cut or changed
+    otherwise."""
+    return session.trainer.batches.epoch_length(session.trainer.progress.epoch) / session.recipe.data.copies
 
 
 def metric_in_words(session: Session) -> str:
@@ -124,13 +126,16 @@ def metric_in_words(session: Session) -> str:
                 if beams > 1
                 else _("decoded greedily")
             )
+    count, measured = size_of(session.val_batches), validated_examples(session.val_batches, recipe)
+    if measured < count:
+        parts.append(_("the loss on the first {measured:,} of {count:,}", measured, count))
     return ("，" if language() == "zh" else ", ").join(map(localized, parts))
 
 
 def cost_in_words(session: Session) -> str:
     """Arithmetic and memory, counted."""
     recipe, config = session.recipe, session.config
-    tokens = tokens_an_epoch(session.trainer.batches) / steps_an_epoch(session) * config.steps
+    tokens = tokens_an_epoch(session.trainer.batches) / steps_an_epoch(session) / recipe.data.copies * config.steps
     flops = costs(recipe.model).training_flops * tokens * (2 if config.r_drop else 1)
     fixed = session.model.num_params() * 4 * (4 + (config.ema is not None))
     return _(
@@ -148,7 +153,7 @@ def rows_of(session: Session) -> dict[str, str]:
     rows = {
         _("device"): device_in_words(session),
         _("model"): model_in_words(session),
-        **({_("mistake"): session.recipe.model.mistake} if session.recipe.model.mistake != "none" else {}),
+        **({_("changed by"): changed} if (changed := session.run.facts.get("build")) else {}),
         _("examples"): examples_in_words(session, report),
         _("left out"): left_out_in_words(session, report),
         _("vocabulary"): vocabulary_in_words(session),
@@ -156,7 +161,7 @@ def rows_of(session: Session) -> dict[str, str]:
             _(
                 "{steps:,}, {epoch:,.0f} an epoch: {epochs} epochs",
                 config.steps,
-                epoch,
+                max(1.0, epoch),
                 f"{epochs:,.{(1 if epochs < 10 else 0)}f}",
             )
         ),
@@ -178,10 +183,10 @@ def occurrences(session: Session) -> float | None:
     return tokens / max(1, session.tokenizers.target.vocab_size)
 
 
-def warnings(session: Session) -> Iterator[str]:
-    """Where it will probably not work, a sentence each, with what to change."""
-    recipe, config, epoch = session.recipe, session.config, steps_an_epoch(session)
-    epochs, count = config.steps / epoch, size_of(session.trainer.batches)
+def schedule_warnings(recipe: Recipe, epoch: float, count: int) -> Iterator[str]:
+    """Where the number of steps will probably not do, a sentence each, with what to change. `epoch`: the steps in which `count`
+    examples, or blocks of text, are seen once."""
+    config, epochs = recipe.train, recipe.train.steps / epoch
     if epochs > MANY_EPOCHS and config.patience is None:
         what = _("blocks of text") if recipe.data.task == "text" else _("examples")
         yield _(
@@ -190,19 +195,7 @@ def warnings(session: Session) -> Iterator[str]:
             epochs,
             count,
             what,
-            round(50 * epoch),
-        )
-    met = occurrences(session)
-    size = session.tokenizers.target.vocab_size
-    if met is not None and met < SEEN_ENOUGH and size > 2 * SINGLE_BYTES:
-        better = max(2 * SINGLE_BYTES, int(size * met / (2 * SEEN_ENOUGH)) // 100 * 100)
-        yield _(
-            "a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
-            "what it means; data.vocab_size={better} gives shorter pieces that are met more often",
-            size,
-            count,
-            met,
-            better,
+            max(1, round(50 * epoch)),
         )
     if config.warmup >= config.steps and config.schedule != "constant":
         yield _(
@@ -218,6 +211,24 @@ def warnings(session: Session) -> Iterator[str]:
             "the last, so there is no best one to choose",
             config.validate_every,
             config.steps,
+        )
+
+
+def warnings(session: Session) -> Iterator[str]:
+    """Where it will probably not work, a sentence each, with what to change."""
+    count = size_of(session.trainer.batches) // session.recipe.data.copies
+    yield from schedule_warnings(session.recipe, steps_an_epoch(session), count)
+    met = occurrences(session)
+    size = session.tokenizers.target.vocab_size
+    if met is not None and met < SEEN_ENOUGH and size > 2 * SINGLE_BYTES:
+        better = max(2 * SINGLE_BYTES, int(size * met / (2 * SEEN_ENOUGH)) // 100 * 100)
+        yield _(
+            "a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
+            "what it means; data.vocab_size={better} gives shorter pieces that are met more often",
+            size,
+            count,
+            met,
+            better,
         )
 
 

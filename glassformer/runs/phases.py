@@ -6,7 +6,8 @@
     validate    scores and samples on the way
     save        checkpoints, snapshots and the final weights, until they are on the disk
 
-The last line of a finished run's metrics.jsonl holds them as `seconds`; of a run that was gone on with, since it was.
+The last line of a finished run's metrics.jsonl holds them as `seconds`. A checkpoint holds those until then, so a run that was
+gone on with has those of all its stretches, less what a stretch did after its last checkpoint.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -55,9 +57,22 @@ class PhaseClock:
         return {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
 
 
+def last_line(metrics_file: Path) -> dict[str, Any]:
+    """The last line of a metrics.jsonl; empty where it cannot be read."""
+    with suppress(OSError, UserError, ValueError, RecursionError):
+        line = json.loads(structured.read_regular(metrics_file, 1 << 30).rstrip().rpartition(b"\n")[2])
+        return line if isinstance(line, dict) else {}
+    return {}
+
+
+def has_record(metrics_file: Path) -> bool:
+    """Whether a finished run was finished with its last line."""
+    return "seconds" in last_line(metrics_file)
+
+
 def phase_seconds(metrics_file: Path) -> dict[str, float]:
     """The seconds by phase as a finished run has them in its metrics.jsonl; zeros where they are not there."""
-    with suppress(OSError, UserError, ValueError, KeyError, TypeError):
-        found = json.loads(structured.read_regular(metrics_file, 1 << 30).rstrip().rpartition(b"\n")[2])["seconds"]
+    with suppress(KeyError, TypeError, ValueError):
+        found = last_line(metrics_file)["seconds"]
         return {phase: float(found[phase]) for phase in PHASES}
     return dict.fromkeys(PHASES, 0.0)

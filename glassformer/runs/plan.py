@@ -28,6 +28,7 @@ from glassformer.models.costs import shapes_alone
 from glassformer.runs import make_session, pick_device
 from glassformer.runs.data_notes import too_long
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.overview import schedule_warnings, size_of, steps_an_epoch, tokens_an_epoch
 from glassformer.screen import at_work, duration
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.training import memory
@@ -35,6 +36,7 @@ from glassformer.training import memory
 CHARACTERS = 20_000_000  # of each split, at most
 TRIAL_TOKENS = 1024  # of the small step
 SAFE = 0.9  # of what is available
+LONG = 5.0  # seconds; the speed of steps that take longer is told by the small ones
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ class TrainingPlan:
     epoch_steps: float | None
     cut_short: bool  # there is more data than was looked at
     advice: str  # empty where it fits
-    fixed: int = 0  # of the memory, what does not depend on the batch
-    floor: float = 0.0  # seconds of a micro-batch however small, by a small and a large step
-    notes: tuple[str, ...] = ()  # what of the data is left out, a sentence each
+    speed_of: str = ""  # on what the speed was measured
+    notes: tuple[str, ...] = ()  # on the data: what is left out, or was hardly meant, a sentence each
+    warnings: tuple[str, ...] = ()  # where it will probably not work, likewise
 
     @property
     def fits(self) -> bool:
@@ -88,16 +90,17 @@ class TrainingPlan:
         rows = [(_("parameters"), inner)]
         if self.examples is not None:
             rows += [(_("data"), self.data_in_words())]
-        rows += [(_("left out") if number == 0 else "", note) for number, note in enumerate(self.notes)]
+        rows += [(_("notes") if number == 0 else "", note) for number, note in enumerate(self.notes)]
         rows += [
             (_("batch"), _("about {step_tokens:,.0f} target tokens a step", self.step_tokens)),
             (_("memory"), self.memory_in_words()),
         ]
         if self.tokens_per_second is not None:
             seconds = self.steps * self.step_tokens / max(1.0, self.tokens_per_second)
-            speed = _("{tokens_per_second:,.0f} target tokens/s, measured", self.tokens_per_second)
+            speed = _("{tokens_per_second:,.0f} target tokens/s{measured}", self.tokens_per_second, self.speed_of)
             time_it_takes = _("{duration} for {steps:,} steps (validation apart)", duration(seconds), self.steps)
             rows += [(_("speed"), speed), (_("time"), time_it_takes)]
+        rows += [(_("warning") if number == 0 else "", text) for number, text in enumerate(self.warnings)]
         return rows
 
 
@@ -140,20 +143,25 @@ class StepTrial:
     examples: int
     unit: str
     epoch_steps: float
-    notes: tuple[str, ...] = ()  # what is left out of the data
+    notes: tuple[str, ...] = ()  # on the data, a sentence each
+
+    def at_this_speed(self, batches: Batches, epoch_steps: float) -> StepTrial:
+        """A step of these batches, larger ones, by what a token took in this trial."""
+        tokens = tokens_an_epoch(batches) / batches.epoch_length()
+        more = tokens / self.step_tokens
+        return replace(
+            self,
+            activations=more * self.activations,
+            step_tokens=tokens,
+            step_seconds=more * self.step_seconds,
+            epoch_steps=epoch_steps,
+        )
 
 
 def cpu_in_words() -> str:
     """The processor, and how many threads of it are used."""
     threads = torch.get_num_threads()
     return _("CPU, {threads} thread{plural}", threads, "" if threads == 1 else "s")
-
-
-def size_of(batches: Batches) -> tuple[int, str]:
-    """How much there is to learn from, and in what it is counted."""
-    if isinstance(batches, SentenceBatches):
-        return len(batches.kept), "examples"
-    return getattr(batches, "blocks", 0), "blocks"
 
 
 def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -> StepTrial:
@@ -164,8 +172,10 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
     session.model.train()
     try:
         trainer.step()  # makes the optimizer's state, and compiles where that is done
-        activations = grown(trainer.device, trainer.step)
         began, tokens, steps = time.perf_counter(), progress.tokens, progress.step
+        activations = grown(trainer.device, trainer.step)
+        if trainer.device.type == "cuda":  # whose second step may still be captured
+            began, tokens, steps = time.perf_counter(), progress.tokens, progress.step
         while time.perf_counter() - began < seconds or progress.step == steps:
             trainer.step()
         if trainer.device.type == "cuda":
@@ -173,18 +183,16 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
         spent, done = time.perf_counter() - began, progress.step - steps
         measured = activations, (progress.tokens - tokens) / done, spent / done
         notes = tuple(too_long(trainer.batches, "train", recipe))
-        return StepTrial(*measured, *size_of(trainer.batches), trainer.batches.epoch_length(), notes)
+        unit = "examples" if isinstance(trainer.batches, SentenceBatches) else "blocks"
+        return StepTrial(*measured, size_of(trainer.batches), unit, steps_an_epoch(session), notes)
     finally:
         trainer.close()
         session.log.close()
 
 
-def step_floor(small: StepTrial | None, large: StepTrial | None, accumulate: int) -> float:
-    """Seconds of a micro-batch of no tokens: where the line through a small step and a large one begins."""
-    if small is None or large is None or large.step_tokens <= small.step_tokens:
-        return 0.0
-    a_token = (large.step_seconds - small.step_seconds) / (large.step_tokens - small.step_tokens)
-    return max(0.0, small.step_seconds - max(0.0, a_token) * small.step_tokens) / accumulate
+def expected_seconds(trial: StepTrial, micro_tokens: float, recipe: Recipe) -> float:
+    """What a step of the recipe will take, if its tokens take as long as those of a smaller one."""
+    return trial.step_seconds * micro_tokens * recipe.train.accumulate / max(1.0, trial.step_tokens)
 
 
 def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS) -> TrainingPlan:
@@ -195,14 +203,14 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         # The same pair cut in another way is no other example, and one way is enough to measure by.
         once = replace(recipe, data=replace(recipe.data, segmentations=1))
         texts = prepare(once, run.path, characters)
-        recipe = complete_model(once if recipe.data.drawn_each_epoch else recipe, texts)
+        recipe = complete_model(once, texts)
         report = DataReport.read(run.path / "data")
         more = report is not None and report.cut_short
         parameters, non_embedding, fixed = fixed_memory(recipe)
         room = available_memory(device)
         limit = math.inf if room is None else SAFE * room
         micro_tokens = recipe.data.batch_tokens / recipe.train.accumulate
-        needed, advice = float(fixed), ""
+        needed, advice, speed_of = float(fixed), "", _(", measured")
         trial = measured = None
         if needed >= limit:
             advice = _("the weights, their gradients and the optimizer's state alone need more; make the model smaller")
@@ -212,7 +220,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
                 tokens = min(TRIAL_TOKENS, int(micro_tokens)) * recipe.train.accumulate
                 quiet = replace(recipe.train, tensorboard=False, wandb=False)
                 small = replace(recipe, data=replace(recipe.data, batch_tokens=tokens), train=quiet)
-                with at_work(_("trying a few small steps")):
+                with at_work(_("trying two steps of {tokens:,} tokens", tokens)):
                     trial = try_out(run, small, texts, 0.0)
                 small_tokens = max(1.0, trial.step_tokens / recipe.train.accumulate)
                 if not more:  # a micro-batch never holds more than all there is
@@ -221,8 +229,14 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
                 if needed >= limit:
                     share = max(2**-10, (limit - fixed) / (needed - fixed))
                     advice = memory.less_memory(recipe, 2.0 ** math.floor(math.log2(share)))
-            if not advice:
-                with at_work(_("measuring the recipe's steps")):
+            if not advice and trial is not None and expected_seconds(trial, micro_tokens, recipe) > max(LONG, seconds):
+                session = make_session(run, recipe, texts)
+                session.trainer.close()
+                session.log.close()
+                measured = trial.at_this_speed(session.trainer.batches, steps_an_epoch(session))
+                speed_of = _(", measured on steps of {tokens:,.0f}", trial.step_tokens)
+            elif not advice:
+                with at_work(_("measuring steps of {tokens:,} tokens, for some seconds", recipe.data.batch_tokens)):
                     measured = try_out(run, recipe, texts, seconds)
                 needed = max(needed, fixed + measured.activations)
         except (MemoryError, RuntimeError) as error:
@@ -230,6 +244,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
                 raise
             needed, advice = max(needed, limit), memory.less_memory(recipe)
     seen = measured or trial
+    warnings = schedule_warnings(recipe, measured.epoch_steps, measured.examples) if measured and not more else ()
     return TrainingPlan(
         device=torch.cuda.get_device_name() if device.type == "cuda" else cpu_in_words(),
         parameters=parameters,
@@ -244,7 +259,7 @@ def make_plan(recipe: Recipe, seconds: float = 5.0, characters: int = CHARACTERS
         epoch_steps=measured.epoch_steps if measured is not None else None,
         cut_short=more,
         advice=advice,
-        fixed=fixed,
-        floor=step_floor(trial, measured, recipe.train.accumulate),
+        speed_of=speed_of,
         notes=(*(() if report is None else report.notes()), *(() if seen is None else seen.notes)),
+        warnings=tuple(warnings),
     )

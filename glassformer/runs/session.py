@@ -18,7 +18,7 @@ from glassformer.data.batches import Batches, BlockBatches
 from glassformer.data.store import run_examples
 from glassformer.evaluation.generated import SAMPLED, metric_of, task_scores, text_sample
 from glassformer.evaluation.metrics import Scores, is_better, measure_name, measures_text
-from glassformer.evaluation.teacher_forced import teacher_forced
+from glassformer.evaluation.teacher_forced import teacher_forced, validated_examples
 from glassformer.files import durable, structured
 from glassformer.files.owned import HeldFolder
 from glassformer.language import _, localized
@@ -73,6 +73,7 @@ class SavedState:
     usual_spread: float = 0.0
     epoch_batches: int | None = None
     threads: int = 1
+    seconds: dict[str, float] = field(default_factory=dict)
 
 
 def check_state(state: dict[str, Any], folder: Path) -> None:
@@ -158,7 +159,7 @@ class Session:
         try:
             with torch.random.fork_rng(devices), self.with_weights(weights), self.stop.may_drop():
                 budget = max(256, 2**25 // max(1, self.model.config.vocab_size))
-                examples = self.val_batches.in_order(budget, limit=20_000)
+                examples = self.val_batches.in_order(budget, limit=validated_examples(self.val_batches, self.recipe))
                 scores = teacher_forced(self.model, examples, self.trainer.device)
                 if isinstance(self.val_batches, BlockBatches):
                     begins = self.val_batches.text.tokens[:SAMPLED].tolist()
@@ -174,7 +175,7 @@ class Session:
     def validate_unless_stopped(self) -> Scores | None:
         """Rank 0 measures, and every rank has its values; None where it was asked to stop meanwhile."""
         scores = None
-        weights = self.trainer.served_tensors() if self.trainer.averages() or self.config.shard else None
+        weights = self.trainer.served_tensors() if self.trainer.ema or self.config.shard else None
         if self.processes.rank == 0:
             with suppress(Stopped), self.clock.during("validate"), at_work(_("validating"), line=False):
                 scores = self.validate(weights)
@@ -233,10 +234,8 @@ class Session:
                 name,
             )
         self.find_moved_folder()
-        state["run"] = self.run.id
-        state["threads"] = torch.get_num_threads()
-        state["metrics_bytes"] = self.log.metrics.size()
-        state["samples_bytes"] = self.log.samples.size()
+        state |= {"run": self.run.id, "threads": torch.get_num_threads(), "seconds": self.clock.record()}
+        state |= {"metrics_bytes": self.log.metrics.size(), "samples_bytes": self.log.samples.size()}
         state["recipe"] = self.recipe.to_dict()
         copies = {group: copied(members) for group, members in tensors.items()}
         run, replaces, self.replaces_a_run = self.run, self.replaces_a_run, False
@@ -344,6 +343,8 @@ class Session:
         except Stopped:
             self.after_step()
             raise
+        if self.trainer.device.type != "cuda":  # where the host is ahead of the steps
+            self.screen.on_step(self.trainer.progress.step)
 
     def first_step(self) -> None:
         """The step that everything is made for, compiled code above all."""
@@ -356,9 +357,8 @@ class Session:
             self.step()
         self.clock.begin("steps")
         if self.compiles:
-            self.screen.on_message(
-                _("compiled, with the first step, in {seconds}", roughly(time.perf_counter() - began))
-            )
+            seconds = roughly(time.perf_counter() - began)
+            self.screen.on_message(_("compiled, with the first step, in {seconds}", seconds))
         self.after_step()
 
     def after_step(self) -> None:

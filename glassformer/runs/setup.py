@@ -6,36 +6,34 @@ import copy
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glassformer.accel import accelerate
+from glassformer import machine
+from glassformer.accel import accelerate, trials
 from glassformer.accel.fp8 import unsupported_reason
-from glassformer.accel.small_products import widest_training, without_onednn
 from glassformer.accel.tuning import short_rows
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, recipe_batches
-from glassformer.data.encoding import open_files
+from glassformer.data.encoding import open_files, trained_length
 from glassformer.data.redraw import EpochDraws
 from glassformer.errors import ConfigError, UserError
-from glassformer.evaluation.comet import load_comet
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.teacher_forced import batch_loss, model_inputs
 from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.nn.block import Block
 from glassformer.nn.rows import Rows
+from glassformer.runs.facts import Build, write_facts
 from glassformer.runs.fine_tune import choose_what_learns, load_start
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog
 from glassformer.runs.session import Session
 from glassformer.runs.stop import StopRequest
-from glassformer.screen import warn
+from glassformer.screen import say, warn
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.training.optim import make_optimizers
 from glassformer.training.processes import current
@@ -43,6 +41,9 @@ from glassformer.training.r_drop import r_drop_loss
 from glassformer.training.schedules import schedule
 from glassformer.training.screen import Screen
 from glassformer.training.trainer import Trainer
+
+TRAINING_TRIALS = ("short rows", "training products", "newton schulz")
+"""Those whose answers change the last digits of a training."""
 
 
 def pick_device(config: TrainConfig) -> torch.device:
@@ -164,9 +165,9 @@ def to_measure(model: Any, config: TrainConfig) -> Any:
 
 
 def is_captured(config: TrainConfig, on_cuda: bool) -> bool:
-    """Whether a step is replayed as a graph: `on_cuda`, compiled, with batches of one shape, where neither another process nor
-    SOAP's decompositions have to be waited for."""
-    may_be = on_cuda and current().size == 1 and config.optimizer != "soap"
+    """Whether a step is replayed as a graph: `on_cuda`, compiled, with batches of one shape, where no other process has to be
+    waited for."""
+    may_be = on_cuda and current().size == 1
     if config.capture and not may_be:
         raise ConfigError(
             "train.capture=true captures a compiled step on CUDA whose batches all have one shape; leave train.capture out, "
@@ -175,22 +176,53 @@ def is_captured(config: TrainConfig, on_cuda: bool) -> bool:
     return may_be and config.capture is not False
 
 
-def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: StopRequest | None = None) -> Session:
+def keep_to_trials(run: RunFolder, device: torch.device) -> None:
+    """Kernels are chosen as the run has chosen them before, whatever another trial here or elsewhere would say; told where that
+    was on another processor, whose digits nobody can have again."""
+    kept = run.facts.get("trials")
+    if kept is None or device.type != "cpu":
+        return
+    if kept["processor"] == machine.processor_identity():
+        trials.keep_to(kept["gains"])
+    else:
+        say(
+            _(
+                "trained on another processor or by another torch so far: from here on sums are made in another order, so the "
+                "last digits will differ"
+            )
+        )
+
+
+def with_trials(run: RunFolder, device: torch.device) -> RunFolder:
+    """The run, whose run.json has the trials by which its kernels were chosen."""
+    gains = {name: of_sizes for name, of_sizes in trials.known_gains().items() if name in TRAINING_TRIALS}
+    kept = {"processor": machine.processor_identity(), "gains": gains}
+    if device.type != "cpu" or not gains or run.facts.get("trials") == kept:
+        return run
+    write_facts(run.path, run.facts | {"trials": kept})
+    return RunFolder(run.path)
+
+
+def make_session(
+    run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: StopRequest | None = None, build: Build = None
+) -> Session:
     """Everything a training needs, ready for its first step (or for a checkpoint to be restored into)."""
     config = recipe.train
     check_metric(recipe)
     processes, stop = current(), stop or StopRequest()
     device = processes.device(pick_device(config))
     set_up(config, device)
-    if config.comet is not None and recipe.data.task == "pairs" and processes.rank == 0:
-        load_comet(Path(config.comet).expanduser(), device)  # what is wrong with it is said before hours of training
-    model = build_model(recipe.model)
+    processes.watch(config.hang_seconds, str(run.path))
+    if processes.rank == 0:
+        keep_to_trials(run, device)
+    model = build_model(recipe.model) if build is None else build(build_model(recipe.model))
     choose_what_learns(model, config, load_start(run, model))
     model = model.to(device)
+    if "from" not in run.facts:
+        model.trained_length = trained_length(recipe, run.path / "data")
     if config.checkpoint_activations:
         model.checkpoint_activations()
     layout = recipe.data.layout if recipe.data.layout != "auto" else ("packed" if device.type == "cuda" else "padded")
-
     workers = recipe.data.workers if recipe.data.workers is not None else (2 if device.type == "cuda" else 0)
 
     def batches(split: str, how: str) -> Batches:
@@ -206,7 +238,6 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
     loss = make_loss(model, config, device, compiling=compiling)
     measured = to_measure(model, config)
     loss = processes.parallel(model, loss, shard=config.shard)
-    half = trains_in_half(config, device)
     log = MetricsLog(
         run.metrics_file if processes.rank == 0 else None,
         run.path / "tensorboard" if config.tensorboard else None,
@@ -223,14 +254,11 @@ def make_session(run: RunFolder, recipe: Recipe, tokenizers: Tokenizers, stop: S
         config,
         callbacks=[log, screen],
         device=device,
-        autocast=torch.bfloat16 if half else None,
+        autocast=torch.bfloat16 if trains_in_half(config, device) else None,
         capture=is_captured(config, device.type == "cuda" and compiling and train_batches.shape is not None),
     )
-    if device.type == "cpu" and not compiling and not half:
-        widest = processes.broadcast(0 if processes.rank else widest_training())  # a trial, whose answer all keep to
-        trainer.products = partial(without_onednn, recipe.model.n_embd <= widest)
     return Session(
-        run,
+        with_trials(run, device) if processes.rank == 0 else run,
         recipe,
         trainer,
         measured,

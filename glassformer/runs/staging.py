@@ -50,7 +50,8 @@ def clear_draft(draft: Path, out: Path) -> None:
 
 
 def create_draft(out: Path, recipe: Recipe, origin: dict[str, Any] | None = None) -> RunFolder:
-    """A run that is not prepared yet, where nobody's files are. `origin`: the run that it begins with."""
+    """A run that is not prepared yet, where nobody's files are. `origin`: the run that it begins with (`from`), what changed
+    its model (`build`)."""
     owned.refuse_link(out)
     if not RunFolder.is_run(out):
         owned.require_new_or_empty(out, _("a run"))

@@ -29,7 +29,7 @@ from glassformer.serve.translations import Translations
 
 
 class Served:
-    """The ASGI application and what stands behind it. `files`: a folder for translated files, where others share it."""
+    """The ASGI application and what stands behind it."""
 
     def __init__(
         self,
@@ -40,19 +40,15 @@ class Served:
         *,
         examples: bool = False,
         watched: Sequence[Path] = (),
-        files: Path | None = None,
     ) -> None:
         self.models, self.limits = models, limits
         self.metrics = Metrics()
         self.training = Training(watched, models, report)
         auth = auth or Auth()
         codes = {code for run in models.runs.values() for code in (*run.sources, run.target)}
-        alone = files is None  # else the next request may reach another process
-        if files is None:
-            self.own_files = tempfile.TemporaryDirectory(prefix="glassformer-files-")  # gone with the server
-            files = Path(self.own_files.name)
-        service = Service(models, limits, Detector(codes), auth, files)
-        self.pages = Pages(service, examples=examples, alone=alone)
+        self.own_files = tempfile.TemporaryDirectory(prefix="glassformer-files-")  # gone with the server
+        service = Service(models, limits, Detector(codes), auth, Path(self.own_files.name))
+        self.pages = Pages(service, examples=examples)
         status = {"application/json": {"type": "object"}}
         router = Router(
             [
@@ -74,6 +70,12 @@ class Served:
             router, auth=auth, limits=limits, metrics=self.metrics, models=models, report=report
         )
 
+    def close(self) -> None:
+        """Trainings that were begun here end, and translated files are gone."""
+        self.training.close()
+        if self.own_files is not None:
+            self.own_files.cleanup()
+
     def routes(self) -> Iterator[Route]:
         """Every route there is."""
         return (route for route in self.middleware.router.routes if isinstance(route, Route))
@@ -90,15 +92,11 @@ class Served:
 
     async def count(self, request: Request) -> Response:
         """/metrics: requests, times, and the load of each run, as Prometheus scrapes them."""
-        self.set_gauges()
-        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
-
-    def set_gauges(self) -> None:
-        """The load of each run as it is now."""
         for name, run in self.models.runs.items():
             self.metrics.loaded.labels(name).set(run.worker is not None)
             self.metrics.held.labels(name).set(run.worker.held if run.worker is not None else 0)
             self.metrics.steps.labels(name).set(run.worker.steps if run.worker is not None else 0)
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def schema(self, request: Request) -> Response:
         """Every route with its fields, as OpenAPI has them."""

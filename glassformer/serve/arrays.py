@@ -19,11 +19,9 @@ HELD = 256 << 20  # bytes of large arrays, the oldest reports' of which are forg
 
 
 class Arrays:
-    """The large arrays of the last reports, by names that cannot be guessed. Where several processes serve (`alone` is False) one
-    does not know what another holds, and all arrays come with their reports."""
+    """The large arrays of the last reports, by names that cannot be guessed."""
 
-    def __init__(self, alone: bool = True) -> None:
-        self.alone = alone
+    def __init__(self) -> None:
         self.held: dict[str, list[bytes]] = {}
 
     def packed(self, data: dict[str, Any]) -> bytes:
@@ -33,7 +31,7 @@ class Arrays:
         small, large = bytearray(), []
 
         def place(raw: bytes) -> list[str | int]:
-            if self.alone and len(raw) > SMALL:
+            if len(raw) > SMALL:
                 large.append(raw)
                 return [name, len(large) - 1]
             small.extend(raw)
@@ -50,10 +48,10 @@ class Arrays:
         """A large array of a report that was given out."""
         arrays = self.held.get(request.path_params["report"], [])
         number = request.path_params["number"]
-        if number >= len(arrays):
+        if number not in map(str, range(len(arrays))):
             raise APIError(404, "the arrays of this report are not held any more; ask for the report again")
-        return Response(arrays[number], media_type=BYTES)
+        return Response(arrays[int(number)], media_type=BYTES)
 
     def routes(self) -> list[Route]:
         """The one route."""
-        return [Route("/open/arrays/{report}/{number:int}", self.one)]
+        return [Route("/open/arrays/{report}/{number}", self.one)]

@@ -6,17 +6,21 @@ import asyncio
 import gc
 import ipaddress
 import os
+import secrets
 import sys
-import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from glassformer.api.loading import pick_device
 from glassformer.config.fields import coerce, type_hints
 from glassformer.config.recipe import refuse_unknown
 from glassformer.errors import ConfigError, UserError
+from glassformer.files import structured
 from glassformer.language import _
+from glassformer.runs.folder import RunFolder
 from glassformer.screen import say
 from glassformer.serve.app import Served
 from glassformer.serve.auth import OWNER, Auth
@@ -24,10 +28,11 @@ from glassformer.serve.languages import codes_from
 from glassformer.serve.lifecycle import Server
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import Models, ServedRun
-from glassformer.serve.processes import ServerProcesses, share_of
 
 SHORTEST_KEY = 16
 SWITCH_SECONDS = 1e-4
+END_SECONDS = 3.0  # for threads to end, once all is answered and closed
+LARGEST_KEYS = 1 << 20  # bytes of a file of keys
 KEY_NAME = "GLASSFORMER_API_KEY"
 
 
@@ -61,7 +66,7 @@ def keys_from(file: Path | None, host: str) -> dict[str, str]:
     lines = [os.environ.get(KEY_NAME, "")]
     if file is not None:
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
+            lines = structured.read_regular(file, LARGEST_KEYS).decode("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(
                 "the key cannot be read from {file}: {value}", file, getattr(error, "strerror", "it is not text")
@@ -91,6 +96,10 @@ def keys_from(file: Path | None, host: str) -> dict[str, str]:
 
 def served_runs(paths: Sequence[Path], languages: Sequence[str], *, to_look_at: bool = False) -> list[ServedRun]:
     """The runs with their languages; `to_look_at`: those that write nothing, too."""
+    for path in paths:
+        RunFolder.open(
+            path
+        )  # what is no run, such as a link that leads to itself, is said before its name is asked for
     named = {}
     for option in languages:
         name, equals, codes = option.partition("=")
@@ -103,7 +112,7 @@ def served_runs(paths: Sequence[Path], languages: Sequence[str], *, to_look_at: 
 
 @dataclass(frozen=True)
 class ServerSetup:
-    """What a server is told, as each of its processes is handed it. `how`: the device, `batch_invariant` and `learn`, as `Models`
+    """What a server is told. `how`: the device, `batch_invariant` and `learn`, as `Models`
     takes them."""
 
     paths: Sequence[Path]
@@ -114,7 +123,6 @@ class ServerSetup:
     names: tuple[Sequence[str], Sequence[str]]  # hosts, origins
     watched: Sequence[Path]
     how: dict[str, Any]
-    files: Path | None = None
 
     def runs(self, *, to_look_at: bool = False) -> list[ServedRun]:
         """The runs with their languages."""
@@ -126,33 +134,40 @@ class ServerSetup:
         *,
         report: Callable[[str], None] = lambda _: None,
         opened: Callable[[str], None] | None = None,
-        listening: Callable[[], None] | None = None,
     ) -> None:
-        """Serve until a signal comes. `listening`: called once it does; the port is shared with other processes then."""
+        """Serve until a signal comes."""
+
+        for device in str(self.how.get("device", "auto")).split(","):
+            pick_device(device.strip())  # a machine that will never answer is told at once, and not by a probe
 
         async def serve() -> Models:
             models = Models(self.runs(to_look_at=opened is not None), self.bounds, report=say, **self.how)
             auth = Auth(self.keys, [*self.names[0], self.host], self.names[1])
             examples = opened is not None
-            served = Served(models, self.bounds, auth, say, examples=examples, watched=self.watched, files=self.files)
-            server = Server(served, self.host, port, report, opened, listening)
+            served = Served(models, self.bounds, auth, say, examples=examples, watched=self.watched)
+            server = Server(served, self.host, port, report, opened)
             server.on_ready = gc.freeze  # what was loaded stays: no collection looks at it again while requests wait
             try:
                 await server.serve()
             finally:
                 models.close()
-                served.training.close()
+                served.close()
+                ending.start()
             return models
 
         # A thread that lets go of Python's lock (to wait for a GPU, to tokenize) has it back only when the other has held it for
         # so long; with the usual 5 ms HTTP and decoding spend most of their time waiting for one another.
         sys.setswitchinterval(SWITCH_SECONDS)
+        ending = threading.Timer(END_SECONDS, os._exit, [0])  # else a thread that hangs would keep the process alive
+        ending.daemon = True
         try:
             models = asyncio.run(serve())
         except SystemExit:
             raise UserError(
                 "nothing can listen on {host} port {port}; is it taken by another program?", self.host, port
             ) from None
+        finally:
+            ending.cancel()
         if any(worker.stuck_for() for worker in models.workers()):
             sys.stderr.flush()
             os._exit(0)  # a thread that hangs would keep the process from ending
@@ -168,26 +183,18 @@ def run_server(
     limits: Sequence[str] = (),
     opened: Callable[[str], None] | None = None,
     watched: Sequence[Path] = (),
-    processes: int = 1,
     **how: Any,
 ) -> None:
-    """Serve until a signal comes. `opened`: called with the address of the live page once it can be asked for; the machine is the
-    runs' owner's, who may see their data. `watched`: runs, or folders of runs, that are followed while they are trained.
-    `how`: the device, `batch_invariant` and `learn`, as `Models` takes them."""
+    """Serve until a signal comes. `opened`: called with the address of the live page once it can be asked for; who holds the
+    token in it is the runs' owner, who may see their data. `watched`: runs, or folders of runs, that are followed while they
+    are trained. `how`: the device, `batch_invariant` and `learn`, as `Models` takes them."""
     host, port = address
     if not 0 <= port <= 65535:
         raise ConfigError("a port is a number from 0 to 65535, not {port}", port)
-    if processes < 1:
-        raise ConfigError("a server has 1 process or more, not {processes}", processes)
-    if processes > 1 and how.get("learn"):
-        raise ConfigError("--learn is for one process: each would learn other corrections; leave out --processes")
-    setup = ServerSetup(paths, languages, host, limits_from(limits), keys_from(key_file, host), names, watched, how)
+    token = secrets.token_urlsafe()
+    keys = keys_from(key_file, host) if opened is None else {token: OWNER}
+    setup = ServerSetup(paths, languages, host, limits_from(limits), keys, names, watched, how)
     for run in setup.runs(to_look_at=opened is not None):
         if run.translates:
             say(_("{name}: {sources} to {target}", run.name, ", ".join(run.sources), run.target))
-    if processes == 1:
-        setup.serve(port, report=say, opened=opened)
-        return
-    with tempfile.TemporaryDirectory(prefix="glassformer-files-") as files:
-        shared = replace(setup, bounds=share_of(setup.bounds, processes), files=Path(files))
-        ServerProcesses(shared.serve, host, port, processes).run()
+    setup.serve(port, report=say, opened=opened and (lambda address: opened(f"{address}?token={token}")))

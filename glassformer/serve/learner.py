@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from glassformer.errors import UserError
 from glassformer.language import _
+from glassformer.runs.corrections import Correction
 from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError, bad_request
-from glassformer.serve.corrections import Correction, Corrections
+from glassformer.serve.corrections import Corrections
 from glassformer.serve.learning import Baseline, Replay, check_keeps_examples, check_plausible, learn
 from glassformer.tasks import TextModel
 
@@ -40,7 +42,7 @@ class Learner:
         check_keeps_examples(run)
         self.run, self.name, self.install, self.report = run, run.path.name, install, report
         self.load, self.seal_now = weights
-        self.store = Corrections(run.path)
+        self.store = Corrections(run.path, report)
         self.thread = ThreadPoolExecutor(1, "glassformer-learner")
         self.ending = threading.Event()
         self.waiting = 0
@@ -126,10 +128,13 @@ class Learner:
         earlier = [one.pair for one in self.store.read() if one.number in self.learned]
         found = learn(current, base, correction.pair, earlier, self.ending.is_set)
         if found is not None:
-            self.store.keep(correction.number, found[0], current._model)
+            with self.on_disk(correction):
+                self.store.keep(correction.number, found[0], current._model)
             self.learned.append(correction.number)
             self.serve(loop, found[1])
         elif not self.ending.is_set():
+            with self.on_disk(correction):
+                self.store.refuse(correction.number, base.model._model)
             self.report(
                 _(
                     "{run}: correction {number} cannot be learned without losing something else; it is kept for `train --from`",
@@ -137,6 +142,14 @@ class Learner:
                     correction.number,
                 )
             )
+
+    @contextmanager
+    def on_disk(self, correction: Correction) -> Iterator[None]:
+        """Inside, what became of a correction is written down; where that cannot be, it is learned again at the next start."""
+        try:
+            yield
+        except APIError as error:
+            self.report(_("{run}: correction {number}: {why}", self.name, correction.number, error.message))
 
     def serve(self, loop: asyncio.AbstractEventLoop, model: TextModel) -> None:
         """From now on these weights answer."""
@@ -152,11 +165,11 @@ class Learner:
         self.do_catch_up(loop)
 
     def do_catch_up(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Learn what is in the file and was not learned yet."""
-        self.refresh()
-        for one in self.store.read():
-            if one.number not in self.learned and not self.ending.is_set():
-                self.do_learn(loop, one)
+        """Learn what is in the file and was neither learned nor refused yet."""
+        base, _current = self.refresh()
+        for correction in self.store.to_learn(self.learned, base.model._model):
+            if not self.ending.is_set():
+                self.do_learn(loop, correction)
 
     def do_undo(self, loop: asyncio.AbstractEventLoop, number: int, teacher: str, owner: bool) -> None:
         """The file without it, then the weights."""

@@ -16,7 +16,7 @@ import uvicorn
 
 from glassformer.language import _
 from glassformer.serve.app import Served
-from glassformer.serve.connections import connection_kind, connections_that_fit, shared_socket
+from glassformer.serve.connections import connection_kind, connections_that_fit
 
 LOOK_SECONDS = 2.0  # between two looks for runs that do not work, and for newer weights
 TICKS_A_LINE = 10  # between two lines about requests that found no room
@@ -33,10 +33,8 @@ class Server(uvicorn.Server):
         port: int,
         report: Callable[[str], None] = lambda _: None,
         opened: Callable[[str], None] | None = None,
-        listening: Callable[[], None] | None = None,
     ) -> None:
-        """`opened`: called with the address of the live page; `listening`: called, too, once it listens, and other processes may
-        listen on the same port."""
+        """`opened`: called with the address of the live page, once it can be asked for."""
         asked = served.limits.connections
         most, backlog = connections_that_fit(asked)
         if most < asked:
@@ -64,7 +62,7 @@ class Server(uvicorn.Server):
             backlog=backlog,
         )
         super().__init__(config)
-        self.served, self.report, self.opened, self.listening = served, report, opened, listening
+        self.served, self.report, self.opened = served, report, opened
         self.asked_to_end_at: float | None = None
         self.told_at: float | None = None
         self.looked_at = 0.0
@@ -91,7 +89,6 @@ class Server(uvicorn.Server):
         if now - self.looked_at > LOOK_SECONDS and (self.look is None or self.look.done()):
             self.looked_at = now
             self.look = asyncio.create_task(self.served.models.look_around())
-            self.served.set_gauges()  # whoever asks another process of this server hears of this one's, too
         if self.asked_to_end_at is not None and not self.should_exit:
             self.should_exit = self.may_end(now)
         return await super().on_tick(counter)
@@ -118,12 +115,9 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say where."""
-        if self.listening is not None:
-            sockets = [shared_socket(self.config.host, self.config.port)]
         await super().startup(sockets=sockets)
         if self.started:
-            if self.listening is not None:
-                self.listening()
-            self.report(_("listening on {address}", self.address()))
             if self.opened is not None:
                 self.opened(f"{self.address()}/open")
+            else:
+                self.report(_("listening on {address}", self.address()))

@@ -12,6 +12,8 @@ class Limits:
     queue: int = 256  # requests a model holds at a time, being answered or waiting; one more is told to come again
     body: int = 1 << 20  # bytes of a request
     file: int = 1 << 20  # bytes of a file to be translated
+    file_seconds: float = 10.0  # of processor time, to read a file and again to write it
+    file_memory: int = 1 << 30  # bytes for either
     text: int = 20_000  # characters of one text
     batch: int = 128  # texts of one request
     total: int = 200_000  # characters of all texts of one request

@@ -6,15 +6,12 @@ Labels are routes and outcomes; no text, key or address is ever among them. All 
 
 from __future__ import annotations
 
-import os
 from typing import Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
 
 Outcome = Literal["completed", "rejected", "cancelled", "failed"]
 OUTCOMES: tuple[Outcome, ...] = ("completed", "rejected", "cancelled", "failed")
-SHARED_COUNTERS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's own: a folder in which processes count together
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
@@ -25,13 +22,12 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.labelled: dict[tuple[Any, str], Any] = {}
         how: dict[str, Any] = {"registry": self.registry}
-        gauge = how | {"multiprocess_mode": "livesum"}
         self.received = Counter("glassformer_requests_received", "Requests that came.", ["route"], **how)
         self.ended = {
             outcome: Counter(f"glassformer_requests_{outcome}", f"Requests that were {outcome}.", ["route"], **how)
             for outcome in OUTCOMES
         }
-        self.in_flight = Gauge("glassformer_requests_in_flight", "Requests being answered.", **gauge)
+        self.in_flight = Gauge("glassformer_requests_in_flight", "Requests being answered.", **how)
         self.statuses = Counter("glassformer_responses", "Responses by status.", ["status"], **how)
         self.seconds = Histogram(
             "glassformer_request_seconds",
@@ -40,11 +36,9 @@ class Metrics:
             buckets=SECONDS,
             **how,
         )
-        self.held = Gauge("glassformer_model_held", "Requests a model holds.", ["model"], **gauge)
-        self.steps = Gauge("glassformer_model_steps", "Decoding steps since it was loaded.", ["model"], **gauge)
-        self.loaded = Gauge(
-            "glassformer_model_loaded", "In how many processes the model is in memory.", ["model"], **gauge
-        )
+        self.held = Gauge("glassformer_model_held", "Requests a model holds.", ["model"], **how)
+        self.steps = Gauge("glassformer_model_steps", "Decoding steps since it was loaded.", ["model"], **how)
+        self.loaded = Gauge("glassformer_model_loaded", "Whether the model is in memory.", ["model"], **how)
 
     def of(self, counter: Any, label: str) -> Any:
         """A counter under a label, looked up once."""
@@ -67,9 +61,5 @@ class Metrics:
             self.of(self.statuses, str(status)).inc()
 
     def text(self) -> bytes:
-        """All counters in the text format of Prometheus; those of several processes together."""
-        if SHARED_COUNTERS not in os.environ:
-            return generate_latest(self.registry)
-        together = CollectorRegistry()
-        MultiProcessCollector(together)  # type: ignore[no-untyped-call]
-        return generate_latest(together)
+        """All counters in the text format of Prometheus."""
+        return generate_latest(self.registry)

@@ -2,7 +2,7 @@
 
 A plain ASGI layer around Starlette's router. It reads the body whole (bounded in bytes and seconds), stops the work on a request
 whose client goes away, sets the headers that keep a browser safe, counts what became of each request (metrics.py), and is the one
-place where an exception becomes a response of the right dialect. Every route is closed without the key unless it is in OPEN.
+place where an exception becomes a response of the right dialect. Every path is closed without the key unless it is in OPEN.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ PREFLIGHT = Response(  # of CORS: what a page of an allowed origin may ask
         "Access-Control-Allow-Headers": "authorization, content-type, x-api-key",
     },
 )
+
+
+def is_open(path: str) -> bool:
+    """Is a path answered without the key? Told by the path itself, before any route sees it."""
+    return path in OPEN or f"{path.rpartition('/')[0]}/{{name}}" in OPEN
 
 
 class Middleware:
@@ -121,7 +126,6 @@ class Middleware:
         """The whole response to a request that is refused by its first bytes."""
         self.metrics.begin(route)
         self.metrics.end(route, "rejected", error.status, 0.0)
-        self.overloads += error.status == 429
         response = error_response(error, path)
         first = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
         lines = [first, *(name + b": " + value for name, value in [*response.raw_headers, *SAFE])]
@@ -204,7 +208,7 @@ class Exchange:
         if decodes and holder is not None:
             models.check_room()  # before anything that costs: under overload most requests end here
         self.body = await self.read_body()
-        if holder is None and not (self.route in OPEN or self.is_preflight()):
+        if holder is None and not (is_open(self.scope["path"]) or self.is_preflight()):
             fields: dict[str, Any] = {}
             with suppress(APIError):
                 fields = await read_fields(Request(self.scope, self.replay()))

@@ -134,11 +134,10 @@ def turned_round(text: str, by_letters: bool) -> str:
 
 class Pages:
     """The routes that a browser opens: the page at / and /open, its files, the documentation of the routes, and
-    reports of `look`. `examples`: texts of the runs' own data may be shown, as on their owner's machine. `alone`: every request
-    comes to this process."""
+    reports of `look`. `examples`: texts of the runs' own data may be shown, as on their owner's machine."""
 
-    def __init__(self, service: Service, *, examples: bool = False, alone: bool = True) -> None:
-        self.service, self.shows_examples, self.arrays = service, examples, Arrays(alone)
+    def __init__(self, service: Service, *, examples: bool = False) -> None:
+        self.service, self.shows_examples, self.arrays = service, examples, Arrays()
 
     async def page(self, request: Request) -> Response:
         """The page on which one types: at / a translator with the lenses below it, at /open the lenses alone."""
@@ -160,7 +159,7 @@ class Pages:
 
         def report(model: TextModel) -> Generator[None, None, dict[str, Any]]:
             from glassformer.inspection.checkpoints import checkpoint_views
-            from glassformer.inspection.cuts import live_data
+            from glassformer.inspection.cuts import cut_data
             from glassformer.inspection.data import across_data
             from glassformer.inspection.inspection import look_inside
 
@@ -168,7 +167,7 @@ class Pages:
             check_tokens(model, fields.text)
             asked = {name: getattr(fields, name) for name in ("cut", "prefix", "explained", "draft")}
             try:
-                found = live_data(model, fields.text, fields.target, run.name, **asked, between=job.check_wanted)
+                found = cut_data(model, fields.text, fields.target, run.name, **asked, between=job.check_wanted)
             except UserError as error:
                 if not fields.binary:
                     raise
@@ -227,8 +226,8 @@ class Pages:
 
     async def tour(self, request: Request) -> Response:
         """A page of the tour, as its source has it; only where the documents lie beside the package."""
-        path = TOUR / f"{request.path_params['name']}.md"
-        if not path.is_file():
+        path = next((page for page in TOUR.glob("*.md") if page.stem == request.path_params["name"]), None)
+        if path is None:
             raise APIError(404, "there is no such page of the tour here; it is in docs/tour of the source")
         return Response(path.read_bytes(), media_type="text/plain; charset=utf-8")
 

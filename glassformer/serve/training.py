@@ -23,8 +23,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from glassformer.api.loading import load
-from glassformer.config import read_recipe, recipe_names
+from glassformer.config import Recipe, read_recipe, recipe_names
 from glassformer.config.fields import check_name
+from glassformer.data.origins import SPLITS, located
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.runs.folder import RunFolder
@@ -44,6 +45,14 @@ def model_at(path: Path, run_id: str | None, step: int, device: str) -> TextMode
     """A run's model with the weights of a step, held while others are looked at. `run_id`: a run that takes the place of another
     is not answered by it."""
     return load(path, device=device, step=step)
+
+
+def named_by(recipe: Recipe) -> list[Path]:
+    """Every file and folder that a training of a recipe would read, as it is named."""
+    data = recipe.data
+    files = (file for split in SPLITS for file in data.files(split))
+    names = [data.path, data.tokenizer_file, *(name for file in files for name in (file.path, file.target))]
+    return [located(data, name) for name in names if name is not None]
 
 
 def at_step(models: Models, model: TextModel, run: ServedRun, step: int | None) -> TextModel:
@@ -120,6 +129,7 @@ class Training:
 
     def __init__(self, folders: Sequence[Path], models: Models, report: Callable[[str], None] = lambda _: None) -> None:
         self.folders, self.models, self.report = [path.resolve() for path in folders], models, report
+        self.readable = [Path.cwd().resolve(), *self.folders]  # where trainings that are begun here may take files from
         self.begun: dict[str, TrainingProcess] = {}
         self.refused: set[str] = set()
 
@@ -195,7 +205,9 @@ class Training:
         check_name(fields.name, "a run's name")
         if fields.name.startswith((".", "-")):
             raise APIError(400, "name: it begins with a letter or a digit", param="name")
-        read_recipe(fields.recipe, fields.changes)  # what is no change of a setting, an option too, is refused here
+        self.check_files(
+            read_recipe(fields.recipe, fields.changes)
+        )  # what is no change, an option too, is refused here
         first = self.folders[0]
         folder = (first.parent if RunFolder.is_run(first) else first) / fields.name
         if os.path.lexists(folder):
@@ -209,6 +221,21 @@ class Training:
         )
         self.begun[fields.name] = TrainingProcess(process, said)
         return as_json({"name": fields.name})
+
+    def check_files(self, recipe: Recipe) -> None:
+        """Refuse files from elsewhere than the folder where the server was started and what it was started with: whoever may use
+        the page may not therefore read all that its owner can."""
+        try:
+            paths = [Path(os.path.realpath(path)) for path in named_by(recipe)]
+        except (ValueError, RuntimeError):  # a zero byte; a home that nobody has
+            paths = [Path()]
+        if not all(any(path.is_relative_to(folder) for folder in self.readable) for path in paths):
+            raise APIError(
+                403,
+                "a training begun from the page takes its files from the folder where `glassformer open` was started, or from "
+                "one that it was started with; start it there, or use `glassformer train`",
+                param="changes",
+            )
 
     async def stop(self, request: Request) -> Response:
         """Ask a training that was begun here to save and end."""

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
+import msgspec
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
-from glassformer.formats.documents import KINDS, read_document
-from glassformer.formats.documents.document import DocumentParts, as_is, decoded, joined_like
+from glassformer.errors import UserError
+from glassformer.formats.documents import KINDS
+from glassformer.formats.documents.document import as_is, decoded, joined_like
+from glassformer.formats.documents.reader import ESCAPES, Order, Reading
 from glassformer.serve.answers import unknown_of
 from glassformer.serve.api_errors import APIError, bad_request
+from glassformer.serve.children import output_of
 from glassformer.serve.fields import DocumentedRoute, missing, read_fields
 from glassformer.serve.responses import as_json
-from glassformer.serve.service import Service
+from glassformer.serve.service import Service, before
 from glassformer.serve.translation import MarkupJob, TranslationOptions
 from glassformer.serve.worker import check_rows
 from glassformer.tasks import check_text
@@ -27,14 +33,15 @@ from glassformer.text.markup import Segment
 
 KEPT_SECONDS = 600.0
 KEPT = 32
+READER = "glassformer.formats.documents.reader"
 
 
-def read_lines(content: bytes, path: Path) -> DocumentParts:
+def read_lines(content: bytes, path: Path) -> Reading:
     """A plain text, of which every line is a text."""
     parts: list[str | Segment] = []
     for line in decoded(content, path).splitlines():
         parts += [Segment(line, []) if line.strip() else line, "\n"]
-    return DocumentParts(parts, as_is, joined_like(content))
+    return Reading(parts, as_is.__name__, 0)
 
 
 class TranslatedFiles:
@@ -44,6 +51,8 @@ class TranslatedFiles:
 
     def __init__(self, service: Service) -> None:
         self.service = service
+        self.readers = asyncio.Semaphore(max(2, (os.cpu_count() or 1) // 2))
+        self.bounds = service.limits.file_seconds, service.limits.file_memory
 
     async def translate_file(self, request: Request) -> Response:
         """Translate a document, its markup kept, or a text file, line by line; the answer says where it is to be fetched."""
@@ -60,29 +69,51 @@ class TranslatedFiles:
         source, target = values["source"], values["target"]
         if not isinstance(source, str) or not isinstance(target, str):
             raise bad_request("source and target are codes of languages", "source")
-        document = await asyncio.to_thread(self.parts_of, await file.read(), kind, source[:20], target[:20])
-        job = MarkupJob([document.parts], TranslationOptions(), document.escape)
+        content, options = await file.read(), self.options_of(kind, source[:20], target[:20])
+        if kind == ".txt":
+            document = read_lines(content, Path("file.txt"))
+        else:
+            answer = await self.ask_reader(Order(f"file{kind}", *self.bounds, options), content)
+            document = msgspec.json.decode(answer, type=Reading)
+        self.check_parts(document.parts, kind)
+        job = MarkupJob([document.parts], TranslationOptions(), ESCAPES[document.escape])
         check_rows(len(job.texts), self.service.limits.rows)
         run, _, _ = await self.service.run_for(source[:20], target[:20], ["\n".join(job.texts)[:2000]])
         (parts,) = await self.service.ask(run, job)
-        name = self.keep(kind, await asyncio.to_thread(document.written, parts))
+        if kind == ".txt":
+            done = joined_like(content)(parts)
+        else:
+            done = await self.ask_reader(Order(f"file{kind}", *self.bounds, options, parts), content)
+        name = self.keep(kind, done)
         url = f"{request.scope['scheme']}://{request.headers['host']}/download_file/{name}"
         left = {"paragraphsLeft": document.left} if document.left else {}
         return as_json({"translatedFileUrl": url} | left | unknown_of(job.unknown))
 
-    def parts_of(self, content: bytes, kind: str, source: str, target: str) -> DocumentParts:
-        """A file, apart: of a plain text the lines."""
-        path, most = Path(f"file{kind}"), self.service.limits.text
-        if kind == ".txt":
-            document = read_lines(content, path)
-        else:
-            sources = () if source == "auto" else (source,)
-            known: dict[str, dict[str, Any]] = {
-                ".tmx": {"languages": (sources, target)},
-                ".docx": {"largest": 16 * self.service.limits.file},
-            }
-            document = read_document(content, path, **known.get(kind, {}))
-        for part in document.parts:
+    def options_of(self, kind: str, source: str, target: str) -> dict[str, Any]:
+        """What the reader of a kind of documents is told."""
+        sources = () if source == "auto" else (source,)
+        options: dict[str, dict[str, Any]] = {
+            ".tmx": {"languages": (sources, target)},
+            ".docx": {"largest": 16 * self.service.limits.file},
+        }
+        return options.get(kind, {})
+
+    async def ask_reader(self, order: Order, content: bytes) -> bytes:
+        """What the program that reads documents says to an order; few of them work at a time."""
+        async with before(self.service.deadline()), self.readers:
+            code, answer = await output_of(READER, order.encoded(content))
+        if code == UserError.exit_code:
+            raise bad_request(answer.decode(), "file")
+        if code < 0:  # ended by the system
+            raise bad_request("file: reading it takes more time or memory than is given to one file", "file")
+        if code:
+            raise RuntimeError("the reader of documents failed")
+        return answer
+
+    def check_parts(self, parts: Sequence[str | Segment], kind: str) -> None:
+        """Refuse texts that no model is asked, and paragraphs that are too long for one."""
+        most = self.service.limits.text
+        for part in parts:
             if isinstance(part, Segment):
                 check_text(part.text)
                 if kind != ".txt" and len(part.text) > most:
@@ -90,7 +121,6 @@ class TranslatedFiles:
                         f"file: a paragraph of {len(part.text):,} characters is longer than the {most:,} taken here",
                         "file",
                     )
-        return document
 
     def kept(self) -> dict[str, tuple[float, Path]]:
         """What is kept, with its age in seconds; what was kept long enough goes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -9,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from glassformer.data.windows import windows
 from glassformer.errors import ConfigError
 from glassformer.models import Transformer
 from glassformer.models.eval_mode import eval_mode
@@ -40,26 +42,39 @@ def pooled(x: Float[Tensor, "B T C"], real: Bool[Tensor, "B T"], pool: Pool) -> 
             return x[torch.arange(len(x), device=x.device), real.sum(1) - 1]
 
 
+def over_windows(parts: Sequence[tuple[Float[Tensor, " C"], int]], pool: Pool) -> Float[Tensor, " C"]:
+    """The vector of a text from those of its windows and their lengths."""
+    vectors, lengths = torch.stack([vector for vector, _ in parts]), torch.tensor([float(size) for _, size in parts])
+    if pool == "mean":
+        return (vectors * (lengths / lengths.sum())[:, None]).sum(0)
+    return vectors.amax(0) if pool == "max" else vectors[0 if pool == "first" else -1]
+
+
 @torch.no_grad()
 def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Float[Tensor, "N C"]:
-    """A row a text, on the CPU, in float32: the encoder's output, or a GPT's last layer. Of a text longer than the model
-    reads, its beginning counts."""
+    """A row a text, on the CPU, in float32: the encoder's output, or a GPT's last layer. A text longer than the model reads at
+    once is read in overlapping windows (data/windows.py), which are pooled in turn: a mean by their lengths."""
     if pool not in get_args(Pool):
         raise ConfigError("pool must be one of {choices}, not {pool!r}", ", ".join(get_args(Pool)), pool)
     net, longest = model._model, model._model.config.block_size
     if isinstance(net, Transformer):
-        rows = [[*ids[: longest - 1], EOS] for ids in model.tokenizers.source.encode_batch(as_list(texts))]
-    elif model.verb in ("generate", "translate"):
-        rows = [prompt_ids(model, text)[:longest] for text in as_list(texts)]
-    else:
-        rows = [
-            model.with_special_tokens(ids[: model.max_text_tokens])
-            for ids in model.tokenizers.target.encode_batch(as_list(texts))
+        encoded = model.tokenizers.source.encode_batch(as_list(texts))
+        cut = [
+            (i, [*ids[w.start : w.end], EOS]) for i, ids in enumerate(encoded) for w in windows(len(ids), longest - 1)
         ]
+    elif model.verb in ("generate", "translate"):
+        prompts = [prompt_ids(model, text) for text in as_list(texts)]
+        cut = [(i, ids[w.start : w.end]) for i, ids in enumerate(prompts) for w in windows(len(ids), longest)]
+    else:
+        cut = [(i, row) for i, _, row in model.windows(model.tokenizers.target.encode_batch(as_list(texts)))]
     read = net.encode if isinstance(net, Transformer) else net.hidden
     found = []
     with eval_mode(net):
-        for start in range(0, len(rows), AT_ONCE):
-            own = Rows.from_lists(rows[start : start + AT_ONCE]).to(model.device)
+        for start in range(0, len(cut), AT_ONCE):
+            own = Rows.from_lists([row for _, row in cut[start : start + AT_ONCE]]).to(model.device)
             found.append(pooled(read(own), own.real, pool).float().cpu())
-    return torch.cat(found) if found else torch.zeros(0, net.config.n_embd)
+    if not found:
+        return torch.zeros(0, net.config.n_embd)
+    parts = zip(torch.cat(found), cut, strict=True)
+    by_text = itertools.groupby(parts, key=lambda part: part[1][0])
+    return torch.stack([over_windows([(vector, len(row)) for vector, (_, row) in group], pool) for _, group in by_text])

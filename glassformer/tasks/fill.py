@@ -26,30 +26,28 @@ def masked_ids(model: TextModel, text: str) -> list[int]:
         last = number == len(parts) - 1
         if not last and tokenizer.starts_with_space:
             part = part.removesuffix(" ")
-        ids += tokenizer.encode(part) + ([] if last else [MASK])
-    if len(ids) > model.max_text_tokens:
-        raise UserError(
-            "the text has {n_ids} tokens, and this model reads {max_text_tokens} at once; shorten it",
-            len(ids),
-            model.max_text_tokens,
-        )
+        ids += tokenizer.encode_inside(part) if number else tokenizer.encode(part)
+        ids += [] if last else [MASK]
     return ids
 
 
 def fill(model: TextModel, texts: Sequence[str], *, top: int = 5) -> list[Filled]:
-    """For each text, the `top` likeliest words for each of its masks (`[MASK]` or `___`)."""
+    """For each text, the `top` likeliest words for each of its masks (`[MASK]` or `___`). A text longer than the model reads at
+    once is read in overlapping windows (data/windows.py)."""
     model.require("fill")
     if top < 1:
         raise ConfigError("top must be at least 1, not {top}", top)
-    rows = [model.with_special_tokens(masked_ids(model, text)) for text in as_list(texts)]
+    ids = [masked_ids(model, text) for text in as_list(texts)]
     never, target = range(CONTROL), model.tokenizers.target
-    out = []
-    for ids, fillings in zip(rows, predict.fill(model._model, rows, mask=MASK, top=top, never=never), strict=True):
-        whole = list(ids)
+    cut = model.windows(ids)
+    masks: list[list[list[Label]]] = [[] for _ in ids]
+    filled = [list(own) for own in ids]
+    answers = predict.fill(model._model, [row for _, _, row in cut], mask=MASK, top=top, never=never)
+    for (number, window, _), fillings in zip(cut, answers, strict=True):
         for filling in fillings:
-            whole[filling.place] = filling.ids[0]
-        masks = [
-            [Label(word, p) for word, p in zip(target.pieces(f.ids), f.probabilities, strict=True)] for f in fillings
-        ]
-        out.append(Filled(target.decode(whole), masks))
-    return out
+            place = window.start + filling.place - 1  # BOS is before the window
+            if window.first <= place < window.last:
+                filled[number][place] = filling.ids[0]
+                likeliest = zip(target.pieces(filling.ids), filling.probabilities, strict=True)
+                masks[number].append([Label(word, p) for word, p in likeliest])
+    return [Filled(target.decode(own), found) for own, found in zip(filled, masks, strict=True)]

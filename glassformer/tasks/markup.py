@@ -10,7 +10,6 @@ words more often than any single head (docs/log.md).
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,15 +22,10 @@ from glassformer.tasks.results import Answer
 from glassformer.tasks.text_model import TextModel
 from glassformer.tasks.translate import translate_each
 from glassformer.text.languages import is_han
-from glassformer.text.markup import Node, Segment
+from glassformer.text.markup import Node, Segment, as_html
 
 Span = tuple[int, int]
 ROUNDS = 3  # of balancing; more change nothing
-
-
-def as_html(text: str) -> str:
-    """Text of an HTML page."""
-    return html.escape(text, quote=False)
 
 
 def token_spans(pieces: Sequence[str], text: str) -> list[Span]:
@@ -278,7 +272,7 @@ def render(
 
 def carried_over(segment: Segment, answer: Answer, escape: Callable[[str], str]) -> str:
     """The answer to a segment's text with the segment's markup in it."""
-    escape = segment.escape or escape
+    escape = as_html if segment.is_html else escape
     if not segment.nodes:
         return escape(answer.text)
     aligned = Aligned.of(segment.text, answer)

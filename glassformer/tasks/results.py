@@ -64,12 +64,15 @@ class DecodedPart:
         return links
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Answer:
     """One answer to one text. Score and log-probability are sums over its parts."""
 
     text: str
     parts: list[DecodedPart]
+
+    def __repr__(self) -> str:
+        return f"Answer({self.text!r}, score={self.score:.3f})"
 
     @property
     def ids(self) -> list[int]:

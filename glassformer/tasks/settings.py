@@ -13,7 +13,6 @@ from typing import Any
 
 from glassformer.config import DecodeConfig
 from glassformer.config.fields import coerce, type_hints
-from glassformer.config.other_names import with_own_names
 from glassformer.config.recipe import refuse_unknown
 from glassformer.tasks.text_model import TextModel
 
@@ -23,8 +22,8 @@ USUAL_TEMPERATURE = 0.8  # a GPT whose recipe and caller leave it open samples a
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by the names (an earlier one is understood), and of the types, that DecodeConfig has."""
-    options, hints = with_own_names(options, "decode"), type_hints(DecodeConfig)
+    """Options by the names, and of the types, that DecodeConfig has."""
+    hints = type_hints(DecodeConfig)
     refuse_unknown(options, list(hints), "decode")
     return {name: coerce(value, hints[name], f"decode.{name}") for name, value in options.items()}
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 
 from glassformer.config import Recipe
+from glassformer.data.windows import Window, windows
 from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError
 from glassformer.language import _
@@ -103,6 +104,20 @@ class TextModel:
     def max_text_tokens(self) -> int:
         """So many tokens of a text a model that reads (BERT) can see at once; BOS takes one place, and so may EOS."""
         return max(1, self._model.config.block_size - 1 - self.recipe.data.close_texts)
+
+    @property
+    def window_tokens(self) -> int:
+        """So many tokens of a longer text are in one of its windows: no more than the model has learned from at once."""
+        length = self._model.trained_length or self._model.config.block_size
+        return max(1, min(self.max_text_tokens, length - 1 - self.recipe.data.close_texts))
+
+    def windows(self, texts: Sequence[Sequence[int]]) -> list[tuple[int, Window, list[int]]]:
+        """The ids of texts as this model reads them: for each window the number of its text, where it lies, and its row."""
+        return [
+            (number, window, self.with_special_tokens(ids[window.start : window.end]))
+            for number, ids in enumerate(texts)
+            for window in windows(len(ids), self.window_tokens)
+        ]
 
     def with_special_tokens(self, ids: Sequence[int]) -> list[int]:
         """A text as a model that reads sees it: BOS before it, and EOS behind it where it was trained so."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from glassformer.data.windows import causal_windows
 from glassformer.errors import UserError
 from glassformer.models import GPT, Transformer
 from glassformer.models.eval_mode import eval_mode
@@ -72,23 +73,25 @@ def token_scores(model: TextModel, sources: Sequence[str], targets: Sequence[str
         read, begins = [], [prompt_ids(model, source) for source in sources]
     ends = [] if model.kind == "gpt" else [EOS]
     rows = [[*begin, *ids, *ends] for begin, ids in zip(begins, written, strict=True)]
-    longest = max([len(row) - 1 for row in rows] + [len(ids) for ids in read], default=0)
-    if net.config.positions == "learned" and longest > net.config.block_size:
+    most = net.config.block_size
+    if read and (longest := max([len(row) - 1 for row in rows] + [len(ids) for ids in read], default=0)) > most:
         raise UserError(
-            "a text has {longest} tokens, and this model has learned positions for {block_size}",
+            "a text has {longest} tokens, and this model reads {block_size} at once; score it sentence by sentence",
             longest,
-            net.config.block_size,
+            most,
         )
-    found: list[TokenScores] = []
+    # A GPT reads a long text in overlapping windows, each no longer than what it has learned from.
+    cut = [(number, window) for number, row in enumerate(rows) for window in causal_windows(len(row) - 1, most)]
+    values: list[list[float]] = [[] for _ in rows]
     with eval_mode(net):
-        for start in range(0, len(rows), AT_ONCE):
-            here = slice(start, start + AT_ONCE)
-            inputs: list[Any] = [Rows.from_lists(ids).to(model.device) for ids in ([read[here]] if read else [])]
-            inputs.append(Rows.from_lists([row[:-1] for row in rows[here]]).to(model.device))
+        for some in (cut[i : i + AT_ONCE] for i in range(0, len(cut), AT_ONCE)):
+            inputs: list[Any] = [Rows.from_lists([read[number] for number, _ in some]).to(model.device)] if read else []
+            inputs.append(Rows.from_lists([rows[number][w.start : w.end] for number, w in some]).to(model.device))
             scores = net.logits(net.hidden(*inputs)).float().log_softmax(-1)
-            for row, begin, own in zip(rows[here], begins[here], scores, strict=True):
-                labels = torch.tensor(row[len(begin) :], device=own.device, dtype=torch.long)
-                at = own[len(begin) - 1 : len(row) - 1]
-                values = -F.nll_loss(at, labels, reduction="none") if len(labels) else at.new_zeros(0)
-                found.append(TokenScores(model.tokenizers.target.pieces(labels.tolist()), values.tolist()))
-    return found
+            for (number, window), of_row in zip(some, scores, strict=True):
+                first = max(window.first, len(begins[number]) - 1)  # what the text begins with is given
+                labels = torch.tensor(rows[number][first + 1 : window.last + 1], device=scores.device, dtype=torch.long)
+                at = of_row[first - window.start : first - window.start + len(labels)]
+                values[number] += (-F.nll_loss(at, labels, reduction="none")).tolist() if len(labels) else []
+    pieces = (model.tokenizers.target.pieces(row[len(begin) :]) for row, begin in zip(rows, begins, strict=True))
+    return [TokenScores(tokens, logprobs) for tokens, logprobs in zip(pieces, values, strict=True)]

@@ -74,4 +74,4 @@ def forced_links(model: TextModel, source: str, target: str) -> list[tuple[int, 
         (weights,) = prompt_alignments(net, [read], [written])
     found = Hypothesis(written, 0.0, 0.0, [], "eos", target, alignment=weights)
     answer = Answer(target, [DecodedPart(read, found, model.tokenizers)])
-    return word_links(answer, tokens_are_words=model.tokenizers.target.kind == "word")
+    return word_links(answer, tokens_are_words=model.tokenizers.target.tokens_are_words)

@@ -46,8 +46,8 @@ def new_listed(tokenizer: Tokenizer, texts: Iterable[str], most: int) -> Extende
     counts: Counter[str] = Counter()
     known = tokenizer.library.get_vocab()
     for text in texts:
-        own = lowercase(text) if tokenizer.lowercase else text
-        pieces = list(own) if tokenizer.kind == "char" else [own[a:b] for a, b in tokenizer.spans(own)]
+        text = lowercase(text) if tokenizer.lowercase else text
+        pieces = text if tokenizer.kind == "char" else tokenizer.words(text)
         counts.update(piece for piece in pieces if piece not in known)
     names = sorted(counts, key=lambda piece: (-counts[piece], piece))[:most]
     return Extended(with_names(tokenizer, names), [()] * len(names))

@@ -64,7 +64,7 @@ class ImportedTokenizer(Tokenizer):
         never: Sequence[int] = (),
     ) -> None:
         self.foreign, self.ends, self.never = foreign, tuple(ends), tuple(never)
-        self.library, self.kind, self.lowercase = library, "imported", False
+        self.library, self.kind, self.lowercase, self.keeps_blanks = library, "imported", False, False
         self.vocab_size, self.before, self.silent = size, tuple(before), frozenset(silent)
         names = [library.id_to_token(i) or "" for i in range(size)]
         self._id_of = {name: i for i, name in enumerate(names)}

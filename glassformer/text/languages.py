@@ -17,12 +17,8 @@ from glassformer.errors import UserError, install_hint
 
 # For the `tokenizers` library (Oniguruma): a run of Han; a number with its marks inside, such as 3.14, 19:30, 2024-05-03;
 # a word with its apostrophes and hyphens inside, such as don't, twenty-one; any other visible character by itself.
-WORD_PATTERN = (
-    r"\p{Han}+"
-    r"|\d+(?:[.,:/-]\d+)+"
-    r"|[\w&&[^\p{Han}]]+(?:['’-][\w&&[^\p{Han}]]+)*"
-    r"|[^\w\s]"
-)
+SPACED_WORD = r"\d+(?:[.,:/-]\d+)+|[\w&&[^\p{Han}]]+(?:['’-][\w&&[^\p{Han}]]+)*|[^\w\s]"
+WORD_PATTERN = rf"\p{{Han}}+|{SPACED_WORD}"
 
 HAN = (
     (0x2E80, 0x2FDF),
@@ -35,6 +31,10 @@ HAN = (
 )
 # Written without spaces around: Han, CJK punctuation, kana, full-width forms. Not Hangul, which is spaced.
 UNSPACED = (*HAN, (0x3000, 0x30FF), (0x31F0, 0x31FF), (0xFE30, 0xFE4F), (0xFF00, 0xFFEF))
+NOT_UNSPACED = "(?![" + "".join(rf"\x{{{low:X}}}-\x{{{high:X}}}" for low, high in UNSPACED) + "])"
+# The same words, each with the blank before it; any other blank, tab or line break is a piece by itself, so that nothing is lost.
+PIECE_PATTERN = rf"\p{{Han}}+|(?: {NOT_UNSPACED})?(?:{SPACED_WORD})|\s"
+BEGIN_PATTERN = rf"\A{NOT_UNSPACED}"  # where a text is given the blank that its first word would have inside one
 
 LONGEST_RUN = 500
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -42,7 +42,12 @@ class Segment:
 
     text: str
     nodes: list[Node]
-    escape: Callable[[str], str] | None = None  # where it is of another kind than its document
+    is_html: bool = False  # where its document is of another kind
+
+
+def as_html(text: str) -> str:
+    """Text of an HTML page."""
+    return html.escape(text, quote=False)
 
 
 def unescaped(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from glassformer.errors import UserError
 from glassformer.language import _
-from glassformer.text.languages import WORD_PATTERN
+from glassformer.text.languages import PIECE_PATTERN, WORD_PATTERN
 
 LARGEST_FILE = 48 << 20  # bytes of a tokenizer.json; the largest in use have about 35 million
 MOST_BRACKETS, MOST_COMMAS = 1_000_000, 3_000_000  # so that reading it takes no more than about 200 MB
@@ -120,7 +120,7 @@ def repeats_without_end(pattern: str) -> str | None:
 def check_regex(pattern: Any, where: str) -> None:
     """Refuses a regular expression that is none, or too long, or could take time without end. (Words as we cut them repeat
     what repeats, but begin each time with another letter.)"""
-    if pattern == WORD_PATTERN:
+    if pattern in (WORD_PATTERN, PIECE_PATTERN):
         return
     if not isinstance(pattern, str) or not pattern or len(pattern) > LONGEST_REGEX:
         raise UserError(

@@ -3,12 +3,13 @@
 Ids 0 to 4 are control ids: they steer the model and stand for no text. The library would register them as special tokens,
 and then finds them in the text of a user: whoever types `</s>` ends the sentence. So they are no special tokens here. They
 are plain entries of the model's vocabulary whose names hold a space, and no kind of tokenizer ever makes a piece with a
-space in it: byte-level pieces write a space as another letter, words end at spaces, and a character is one character. The
+space at its end: byte-level pieces write a space as another letter, words begin with it, and a character is one character. The
 file stays an ordinary tokenizer.json that the library loads, and what it loads cannot be talked into a control id either.
 
 BPE and unigram work on bytes: any text comes back exactly, and nothing is unknown. The price is that a rare character is
-spread over several ids. Char and word know what they saw in training; the rest is UNK. Word does not keep the spacing; it
-is restored by rule.
+spread over several ids. Char and word know what they saw in training; the rest is UNK. A word holds the blank before it, as a
+byte-level piece does, and a text begins as if there were one, so that its first word is no other there than elsewhere.
+(A tokenizer of words that was made before they held their blanks restores them by rule, as ever.)
 
 Kind and lower-casing are not stored beside the model; they are read off it: what a file does is what it is. Training is
 deterministic: ties are broken by the pieces themselves, and unigram scores are rounded, since the library sums them in an
@@ -46,12 +47,16 @@ from glassformer.text.vocabularies import (
     TRAINERS,
     UNK,
     Kind,
+    begun,
     byte_letters,
     byte_level,
     encodable,
+    is_lowercase,
+    keeps_blanks,
     kind_of,
     listing,
     not_empty,
+    word_listing,
     word_spans,
 )
 
@@ -90,7 +95,8 @@ class Tokenizer:
         self.library = library
         facts = json.loads(library.to_str())
         self.kind: Kind | Literal["imported"] = kind_of(facts)
-        self.lowercase = (facts.get("normalizer") or {}).get("type") == "Lowercase"
+        self.lowercase = is_lowercase(facts)
+        self.keeps_blanks = keeps_blanks(facts)
         self.vocab_size: int = library.get_vocab_size()
         self._id_of: dict[str, int] = library.get_vocab()
         names = [""] * self.vocab_size
@@ -177,6 +183,8 @@ class Tokenizer:
 
     def encode_inside(self, text: str) -> list[int]:
         """The ids of a part of a text: without those that begin every one."""
+        if self.keeps_blanks:
+            return [self._id_of.get(word, UNK) for word, _span in self._read(next(encodable([text])))]
         return self.encode(text)[len(self.before) :]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -193,9 +201,10 @@ class Tokenizer:
             quick = iter(self.library.encode_batch_fast(easy, add_special_tokens=False))
             found: list[list[int]] = []
             for text, is_plain in zip(texts, plain):
-                words = () if is_plain else [text[start:end] for start, end in self._word_spans(text)]
-                own = [look_up(lowercase(w) if self.lowercase else w, UNK) for w in words]
-                found.append(next(quick).ids if is_plain else own)
+                ids = next(quick).ids if is_plain else None
+                if ids is None or (self.keeps_blanks and UNK in ids):
+                    ids = [look_up(word, UNK) for word, _span in self._read(self._begun(text))]
+                found.append(ids)
             return found
         return [found.ids for found in self.library.encode_batch_fast(texts, add_special_tokens=False)]
 
@@ -217,7 +226,9 @@ class Tokenizer:
         """For each id of `encode(text)` the characters it stands for; ids that share a character have equal spans."""
         if self.kind == "word":
             next(encodable([text]))
-            return self._word_spans(text)
+            whole = self._begun(text)
+            before = len(whole) - len(text)
+            return [(max(0, start - before), end - before) for _word, (start, end) in self._read(whole)]
         if self.kind == "char":
             next(encodable([text]))
             if not self.lowercase:
@@ -240,7 +251,13 @@ class Tokenizer:
                 max(real),
                 self.vocab_size - 1,
             ) from None
-        return "".join(words) if self.kind == "char" else join_words(words)
+        return self.join(words)
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """The text of characters or words."""
+        if self.kind == "char" or self.keeps_blanks:
+            return "".join(pieces).removeprefix(" " if self.keeps_blanks else "")
+        return join_words(pieces)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each id by itself, to be read: its text, `<eos>` for a control id, `\\xe5` for a byte of a cut character."""
@@ -264,20 +281,40 @@ class Tokenizer:
     @property
     def starts_with_space(self) -> bool:
         """Whether a word's own piece holds the space before it."""
-        return self.kind in ("bpe", "unigram")
+        return self.kind in ("bpe", "unigram") or self.keeps_blanks
 
-    def _word_spans(self, text: str) -> list[tuple[int, int]]:
-        return word_spans(self.library.pre_tokenizer, text)
+    @property
+    def tokens_are_words(self) -> bool:
+        """Whether each piece is a word and holds no blanks."""
+        return self.kind == "word" and not self.keeps_blanks
+
+    def words(self, text: str) -> list[str]:
+        """The words of a text, known or not, as a vocabulary has them."""
+        return [word for word, _span in self._cut(self._begun(text))]
+
+    def _begun(self, text: str) -> str:
+        return begun(text) if self.keeps_blanks else text
+
+    def _cut(self, text: str) -> list[tuple[str, tuple[int, int]]]:
+        spans = word_spans(self.library.pre_tokenizer, text)
+        return [(lowercase(text[a:b]) if self.lowercase else text[a:b], (a, b)) for a, b in spans]
+
+    def _read(self, text: str) -> list[tuple[str, tuple[int, int]]]:
+        """The words that have an id, and where each stands: a blank that the vocabulary does not have is passed over, since a
+        blank too many, or a line end, is no unknown word."""
+        return [(word, span) for word, span in self._cut(text) if word in self._id_of or not word.isspace()]
 
 
 def strange_part(facts: dict[str, Any]) -> str | None:
     """The first part of a tokenizer.json that no tokenizer made here has (its own truncation, dropout, a post-processor,
     a pattern or a normalizer of somebody else's); None where all is as it should be."""
-    kind, lower = kind_of(facts), (facts.get("normalizer") or {}).get("type") == "Lowercase"
+    kind, lower = kind_of(facts), is_lowercase(facts)
     match kind:
         case "char":
             splitter = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
             made = listing(Counter(), CONTROL, splitter, decoders.Fuse(), lower)
+        case "word" if keeps_blanks(facts):
+            made = word_listing(Counter(), CONTROL, lower)
         case "word":
             splitter = pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
             made = listing(Counter(), CONTROL, splitter, None, lower)

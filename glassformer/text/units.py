@@ -21,7 +21,7 @@ from typing import Any
 from tokenizers import Regex, pre_tokenizers
 
 from glassformer.errors import UserError
-from glassformer.text.languages import WORD_PATTERN, is_han, join_words, segment_chinese
+from glassformer.text.languages import WORD_PATTERN, is_han, segment_chinese
 from glassformer.text.tokenizer import CONTROL, Tokenizer
 
 Span = tuple[int, int]
@@ -34,14 +34,6 @@ class Units:
 
     starts: list[int]
     labels: list[str]
-
-    def group_of_tokens(self, count: int) -> list[int]:
-        """For each of `count` tokens the number of its group."""
-        groups = [0] * count
-        for number, start in enumerate(self.starts):
-            end = self.starts[number + 1] if number + 1 < len(self.starts) else count
-            groups[start:end] = [number] * (end - start)
-        return groups
 
 
 def character_spans(pieces: Sequence[bytes]) -> tuple[str, list[Span]]:
@@ -84,7 +76,9 @@ def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[Span]]:
     if ids and tokenizer.spells(ids[0]) is not None:
         return character_spans([tokenizer.spells(i) or b"" for i in ids])
     names = [tokenizer.library.id_to_token(i) or "" for i in ids]
-    text = "".join(names) if tokenizer.kind == "char" else join_words(names)
+    if names and tokenizer.keeps_blanks:
+        names[0] = names[0].removeprefix(" ")
+    text = tokenizer.join(names)
     spans, place = [], 0
     for name in names:
         start = text.index(name, place)

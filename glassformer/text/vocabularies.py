@@ -12,7 +12,15 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.errors import UserError
-from glassformer.text.languages import WORD_PATTERN, is_han, lowercase, segment_chinese
+from glassformer.text.languages import (
+    BEGIN_PATTERN,
+    PIECE_PATTERN,
+    WORD_PATTERN,
+    is_han,
+    is_unspaced,
+    lowercase,
+    segment_chinese,
+)
 
 PAD, BOS, EOS, UNK, MASK = range(5)
 CONTROL = 5
@@ -32,11 +40,22 @@ def kind_of(facts: dict[str, Any]) -> Kind:
     if model == "Unigram":
         return "unigram"
     pattern = facts["pre_tokenizer"].get("pattern", {}).get("Regex") if facts.get("pre_tokenizer") else None
-    if model == "WordLevel" and pattern in (CHARACTER_PATTERN, WORD_PATTERN):
+    if model == "WordLevel" and pattern in (CHARACTER_PATTERN, WORD_PATTERN, PIECE_PATTERN):
         return "char" if pattern == CHARACTER_PATTERN else "word"
     raise UserError(
         "a tokenizer with a {model} model and this splitting is none of {choices}", model, ", ".join(get_args(Kind))
     )
+
+
+def is_lowercase(facts: dict[str, Any]) -> bool:
+    """Whether a tokenizer.json reads all text in lower case."""
+    normalizer = facts.get("normalizer") or {}
+    return any(step.get("type") == "Lowercase" for step in (normalizer, *normalizer.get("normalizers", ())))
+
+
+def keeps_blanks(facts: dict[str, Any]) -> bool:
+    """Whether the words of a tokenizer.json hold the blanks between them; those made earlier left them out."""
+    return bool((facts.get("pre_tokenizer") or {}).get("pattern") == {"Regex": PIECE_PATTERN})
 
 
 def byte_letters() -> dict[int, str]:
@@ -89,9 +108,24 @@ def word_spans(splitter: Any, text: str) -> list[tuple[int, int]]:
     return spans
 
 
+def begun(text: str) -> str:
+    """The text with the blank that its first word would have inside one, so that the word is the same piece in both places.
+
+    >>> begun("the cat"), begun("我喜欢你")
+    (' the cat', '我喜欢你')
+    """
+    return text if not text or is_unspaced(text[0]) else f" {text}"
+
+
+def without_blank(piece: str) -> str:
+    """The word of a piece, by which pieces that are equally frequent are ordered."""
+    return piece[1:] if len(piece) > 1 and piece[0] == " " else piece
+
+
 def listing(counts: Counter[str], vocab_size: int, splitter: Any, decoder: Any, lower: bool) -> tokenizers.Tokenizer:
     """The most frequent pieces, each an id of its own."""
-    frequent = sorted(counts, key=lambda piece: (-counts[piece], piece))[: vocab_size - CONTROL]
+    order = sorted(counts, key=lambda piece: (-counts[piece], without_blank(piece), piece))
+    frequent = order[: vocab_size - CONTROL]
     vocab = {piece: index for index, piece in enumerate((*CONTROL_NAMES, *frequent))}
     library = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=CONTROL_NAMES[UNK]))
     library.pre_tokenizer = splitter
@@ -111,14 +145,24 @@ def train_char(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers
     return listing(counts, vocab_size, splitter, decoders.Fuse(), lower)
 
 
+def word_listing(counts: Counter[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+    """The most frequent words, each with the blank before it: joined they are the text."""
+    splitter = pre_tokenizers.Split(Regex(PIECE_PATTERN), "isolated")
+    decoder = decoders.Sequence([decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    library = listing(counts, vocab_size, splitter, decoder, lower)
+    begin = normalizers.Replace(Regex(BEGIN_PATTERN), " ")
+    library.normalizer = normalizers.Sequence([normalizers.Lowercase(), begin]) if lower else begin
+    return library
+
+
 def train_word(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
     """A vocabulary of the most frequent words."""
-    splitter = pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
+    splitter = pre_tokenizers.Split(Regex(PIECE_PATTERN), "isolated")
     counts: Counter[str] = Counter()
-    for text in texts:
+    for text in map(begun, texts):
         words = (text[start:end] for start, end in word_spans(splitter, text))
         counts.update(map(lowercase, words) if lower else words)
-    return listing(counts, vocab_size, splitter, None, lower)
+    return word_listing(counts, vocab_size, lower)
 
 
 def byte_level(model: Any, lower: bool) -> tokenizers.Tokenizer:

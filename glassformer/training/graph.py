@@ -7,18 +7,20 @@ its number of target tokens, the learning rates and, inside the generator, the r
 state as far as the same step does when launched kernel by kernel, so a run that is resumed (and warms up again) draws what
 the run that never stopped draws.
 
-Whether the step counts is decided on the device too: see trainer.py.
+Whether the step counts is decided on the device too: see trainer.py. What the graph reads without being handed it belongs to
+it (models/graph_inputs.py); where that has moved between two steps, the step is captured again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from glassformer.data.batches import Batch
+from glassformer.models.graph_inputs import GraphInputs, Place
 from glassformer.nn.rows import Rows
 
 WARM = 3  # steps before the capture, in which kernels are compiled and the moments of the optimizer come to be
@@ -91,13 +93,18 @@ class StaticBatch:
 class Capture:
     """One layout and shape: launched kernel by kernel a few times, then captured, then replayed."""
 
-    def __init__(self, step: StepFunction, like: Sequence[Batch], device: torch.device) -> None:
-        self.step, self.static, self.warm = step, StaticBatch(like, device), WARM
+    def __init__(
+        self, step: StepFunction, like: Sequence[Batch], device: torch.device, places: Callable[[], Iterable[Place]]
+    ) -> None:
+        self.step, self.static, self.warm, self.places = step, StaticBatch(like, device), WARM, places
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.inputs = GraphInputs(())
         self.result = torch.zeros(())
 
     def __call__(self, batches: Sequence[Batch], tokens: int) -> Tensor:
         self.static.fill(batches, tokens)
+        if self.inputs.moved() is not None:
+            self.graph, self.inputs, self.warm = None, GraphInputs(()), WARM
         if self.graph is not None:
             self.graph.replay()
         elif self.warm:
@@ -108,6 +115,7 @@ class Capture:
                 self.result = self.step(self.static.batches, self.static.tokens)
             torch.cuda.current_stream().wait_stream(side)
         else:
+            self.inputs = GraphInputs(self.places())
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
                 self.result = self.step(self.static.batches, self.static.tokens)
@@ -116,10 +124,11 @@ class Capture:
 
 
 class CapturedStep:
-    """`captured(batches, tokens)` takes `step` on them, as a graph as soon as it can."""
+    """`captured(batches, tokens)` takes `step` on them, as a graph as soon as it can. `places` says where the tensors are looked
+    up that the step reads besides."""
 
-    def __init__(self, step: StepFunction, device: torch.device) -> None:
-        self.step, self.device = step, device
+    def __init__(self, step: StepFunction, device: torch.device, places: Callable[[], Iterable[Place]]) -> None:
+        self.step, self.device, self.places = step, device, places
         self.captures: dict[tuple[object, ...], Capture] = {}
 
     def __call__(self, batches: Sequence[Batch], tokens: int) -> Tensor:
@@ -128,5 +137,5 @@ class CapturedStep:
             if len(self.captures) >= MOST:
                 moved = [batch.to(self.device) for batch in batches]
                 return self.step(moved, torch.tensor(tokens, device=self.device))
-            self.captures[key] = Capture(self.step, batches, self.device)
+            self.captures[key] = Capture(self.step, batches, self.device, self.places)
         return self.captures[key](batches, tokens)

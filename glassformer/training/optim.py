@@ -1,6 +1,6 @@
-"""AdamW, and Muon or SOAP for the matrices where asked; or AdamW without a schedule for all.
+"""AdamW, and Muon for the matrices where asked.
 
-    matrices   of the layers; decayed; Muon or SOAP takes these where asked, AdamW otherwise
+    matrices   of the layers; decayed; Muon takes these where asked, AdamW otherwise
     outputs    a layer of its own that gives the scores (untied, or of labels); decayed; always AdamW, since its rows are
                words, which come up as often as they do, not directions that should all move at one rate
     tables     embeddings and learned positions; decayed only where asked; always AdamW
@@ -25,11 +25,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.accel.small_products import largest_newton_schulz, without_onednn
 from glassformer.config import TrainConfig
+from glassformer.errors import UserError
 from glassformer.models.parts import is_embedding
-from glassformer.training.newer_optimizers import SOAP, ScheduleFree
-from glassformer.training.processes import current, placed_like
+from glassformer.training.processes import placed_like
+
+STATE = ("step", "exp_avg", "exp_avg_sq", "momentum")
+"""The tensors that the optimizers keep of a parameter."""
 
 
 def kind_of(name: str, parameter: nn.Parameter) -> str:
@@ -66,8 +68,7 @@ def orthogonal(matrix: Tensor, steps: int = 5) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Momentum (Nesterov), made orthogonal, with decoupled weight decay. For two-dimensional weights of hidden layers.
 
-    The step is scaled by sqrt(max(1, rows / columns)), so that one learning rate serves matrices of any shape. `by_blas`:
-    products of at most so many multiplications are BLAS's in place of oneDNN's (accel/small_products.py)."""
+    The step is scaled by sqrt(max(1, rows / columns)), so that one learning rate serves matrices of any shape."""
 
     def __init__(
         self,
@@ -75,10 +76,8 @@ class Muon(torch.optim.Optimizer):
         lr: float = 0.02,
         momentum: float = 0.95,
         weight_decay: float = 0.0,
-        by_blas: int = 0,
     ) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
-        self.by_blas = by_blas
         self.finite: Tensor | None = None
 
     @torch.no_grad()
@@ -97,8 +96,7 @@ class Muon(torch.optim.Optimizer):
                         self.state[p]["momentum"] = torch.zeros_like(p)
                 old = torch.stack([self.state[p]["momentum"] for p in members])
                 new = old.lerp(grads, 1 - group["momentum"])
-                with without_onednn(min(shape) * shape.numel() <= self.by_blas):
-                    update = orthogonal(grads.lerp(new, group["momentum"]))
+                update = orthogonal(grads.lerp(new, group["momentum"]))
                 update = update * (max(1.0, shape[0] / shape[1]) ** 0.5 * group["lr"])
                 if self.finite is not None:
                     new = torch.where(self.finite, new, old)
@@ -139,10 +137,10 @@ class AdamW(torch.optim.AdamW):
 
 @without_compiler()
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
-    """One AdamW or schedule-free AdamW, or Muon or SOAP for the matrices and AdamW for the rest."""
+    """AdamW, or Muon for the matrices and AdamW for the rest."""
     groups = parameter_groups(model)
     fused = all(p.device.type in ("cuda", "cpu") for p in model.parameters())
-    apart = config.optimizer in ("muon", "soap")
+    apart = config.optimizer == "muon"
     decayed = list(groups["outputs"]) if apart else [*groups["matrices"], *groups["outputs"]]
     kept = list(groups["vectors"])
     (decayed if config.decay_embeddings else kept).extend(groups["tables"])
@@ -152,19 +150,11 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
     ]
     adamw_groups = [g for g in adamw_groups if g["params"]]
     how: dict[str, Any] = {"lr": config.learning_rate, "betas": config.betas, "eps": config.eps}
-    if config.optimizer == "schedule-free":
-        optimizers: list[torch.optim.Optimizer] = [ScheduleFree(adamw_groups, **how)]
-    else:
-        on_cuda = any(p.is_cuda for p in model.parameters())
-        optimizers = [AdamW(adamw_groups, **how, fused=fused, capturable=on_cuda)]
-    matrices = [p for _, p in groups["matrices"]]
-    if config.optimizer == "muon":
-        # By a trial, whose answer all processes keep to.
-        by_blas = current().broadcast(0 if on_cuda or current().rank else largest_newton_schulz())
-        rates = {"lr": config.muon_learning_rate, "weight_decay": config.weight_decay}
-        optimizers.append(Muon(matrices, **rates, by_blas=by_blas))
-    elif config.optimizer == "soap":
-        optimizers.append(SOAP(matrices, **how, weight_decay=config.weight_decay))
+    on_cuda = any(p.is_cuda for p in model.parameters())
+    optimizers: list[torch.optim.Optimizer] = [AdamW(adamw_groups, **how, fused=fused, capturable=on_cuda)]
+    if apart:
+        matrices = [p for _, p in groups["matrices"]]
+        optimizers.append(Muon(matrices, lr=config.muon_learning_rate, weight_decay=config.weight_decay))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["base_lr"] = group["lr"]
@@ -185,10 +175,16 @@ def optimizer_tensors(model: nn.Module, optimizers: list[torch.optim.Optimizer])
 def load_optimizer_tensors(
     model: nn.Module, optimizers: list[torch.optim.Optimizer], tensors: dict[str, Tensor]
 ) -> None:
-    """Puts back what `optimizer_tensors` gave."""
+    """Puts back what `optimizer_tensors` gave. The state of an optimizer that is not here any more is refused."""
     by_owner: dict[str, dict[str, Tensor]] = {}
     for full, tensor in tensors.items():
-        key, _, owner = full.partition("/")
+        key, _unused, owner = full.partition("/")
+        if key not in STATE:
+            raise UserError(
+                "the checkpoint holds an optimizer's {key!r}, which neither adamw nor muon has, so its training cannot go on; "
+                "hint: begin another from its weights with --from",
+                key,
+            )
         by_owner.setdefault(owner, {})[key] = tensor
     for optimizer in optimizers:
         members = {id(p) for group in optimizer.param_groups for p in group["params"]}

@@ -21,7 +21,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -34,9 +34,10 @@ from glassformer.data.stream import Stream, random_bits
 from glassformer.errors import UserError
 from glassformer.nn.block import Stack
 from glassformer.screen import rank_of_several
+from glassformer.training.watch import LOST, Heart
 
-LONG = timedelta(days=30)  # rank 0 may prepare, validate or save for as long as it takes
-LOST = (
+LONG = timedelta(days=30)  # rank 0 may prepare, validate or save for as long as it takes; `watch` sees whether it hangs
+CONNECTION_LOST = (
     *("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Socket closed", "Connection refused"),
     "Connection was likely closed",  # while they meet
 )
@@ -45,12 +46,12 @@ LOST = (
 class ProcessLost(UserError):
     """Another process of the training has ended."""
 
-    exit_code = 71
+    exit_code = LOST
 
 
 def is_lost(error: BaseException) -> bool:
     """Whether torch.distributed says that another process is gone."""
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in LOST)
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in CONNECTION_LOST)
 
 
 def is_sharded(tensor: Tensor) -> bool:
@@ -107,6 +108,19 @@ class Processes:
     size: int = 1
     local_rank: int = 0
     control: Any = None
+    hearts: list[Heart] = field(default_factory=list, compare=False)  # none, or one that beats
+
+    def watch(self, seconds: float, run: str) -> None:
+        """From now on every rank notices where another hangs, and all end; `run` is what to go on with."""
+        if self.size > 1 and not self.hearts:
+            heart = Heart(self.rank, self.size, seconds, run)
+            self.hearts.append(heart)
+            heart.start()
+            atexit.register(heart.stop)
+
+    def step(self) -> AbstractContextManager[None]:
+        """Inside, all ranks take part, and none works for itself: this ends soon, or some rank hangs."""
+        return self.hearts[0].watch.step() if self.hearts else nullcontext()
 
     def device(self, device: torch.device) -> torch.device:
         """A process's own device of this type."""
@@ -218,7 +232,7 @@ def current() -> Processes:
     if (rank := rank_of_several()) is None:
         return ALONE
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    torch.distributed.init_process_group(backend)
+    torch.distributed.init_process_group(backend, timeout=LONG)
     atexit.register(torch.distributed.destroy_process_group)
     control = torch.distributed.new_group(backend="gloo", timeout=LONG)
     # A rank that has something to refuse may leave at once: not before all others are through their own connecting.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -55,3 +56,6 @@ class TrainerCallback(Protocol):
 
     def on_message(self, text: str) -> None:
         """Something a person should read."""
+
+
+Callbacks = Sequence[TrainerCallback]

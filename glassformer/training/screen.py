@@ -61,6 +61,11 @@ class Screen:
             self.last_line = now
             self.display.update(report.step, facts, self.place(report.step), line=first or report.step == self.steps)
 
+    def on_step(self, step: int) -> None:
+        """Before the first report, how far it is: steps may be so slow that the time left is known long before."""
+        if not self.last_line:
+            self.at(step)
+
     def at(self, step: int) -> None:
         """The log may have been silent on the last few steps."""
         if self.display is not None:

@@ -28,8 +28,8 @@ logging interval. On a CPU it is told at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -42,10 +42,10 @@ from glassformer.data.batches import Batch, Batches
 from glassformer.data.stream import Position
 from glassformer.errors import UserError
 from glassformer.language import _
+from glassformer.models.graph_inputs import Place, places_of
 from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.training.gradient_norms import gradient_norms, layers_of
 from glassformer.training.graph import CapturedStep
-from glassformer.training.newer_optimizers import SOAP, ScheduleFree
 from glassformer.training.optim import load_optimizer_tensors, optimizer_tensors
 from glassformer.training.processes import current, is_sharded, local, placed_like, whole
 from glassformer.training.progress import StepReport, TrainerCallback, TrainerState
@@ -78,9 +78,8 @@ class Trainer:
         self.model, self.loss, self.batches = model, loss, batches
         self.processes = current()
         self.stop_asked: Callable[[], bool] = lambda: False  # here
-        # Whether a step counts, without asking the host. (Of a sharded model, and for SOAP, it is asked: such steps are long.)
-        asks = any(map(is_sharded, model.parameters())) or any(isinstance(one, SOAP) for one in optimizers)
-        self.decides_on_device = device.type == "cuda" and not asks
+        # Whether a step counts, without asking the host. (Of a sharded model it is asked: such steps are long.)
+        self.decides_on_device = device.type == "cuda" and not any(map(is_sharded, model.parameters()))
         self.warm = False
         self.stopping = False  # any process was asked to stop, and all know
         self.optimizers, self.rate, self.config = optimizers, rate, config
@@ -94,8 +93,15 @@ class Trainer:
         learned = dict(model.named_parameters())
         # Such as the running means of a batch norm, which a forward pass moves.
         self.buffers = [t for name, t in model_tensors(model).items() if name not in learned]
-        self.captured = CapturedStep(self.compute_step, device) if capture else None
-        self.products: Callable[[], AbstractContextManager[None]] = nullcontext  # inside, gradients are computed
+        self.captured = CapturedStep(self.compute_step, device, self.places) if capture else None
+
+    def places(self) -> Iterator[Place]:
+        """Where the tensors are looked up that a step reads and writes besides its batch."""
+        yield from places_of(self.model)
+        for optimizer in self.optimizers:
+            for mapping in (*optimizer.state.values(), *optimizer.param_groups):
+                yield from ((mapping, key) for key, value in mapping.items() if isinstance(value, Tensor))
+        yield from ((self.ema, name) for name in self.ema or ())  # type: ignore[misc]
 
     # ---- one step
 
@@ -122,7 +128,7 @@ class Trainer:
         for number, batch in enumerate(micro, 1):
             if batch.target_tokens == 0 and not several:
                 continue
-            with self.products(), self.processes.unsynchronized(self.loss) if number < len(micro) else nullcontext():
+            with self.processes.unsynchronized(self.loss) if number < len(micro) else nullcontext():
                 with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
                     loss = self.loss(batch.to(self.device, non_blocking=True))
                 (loss / share).backward()
@@ -162,9 +168,14 @@ class Trainer:
 
     def step(self) -> None:
         """One optimizer step on one batch in `accumulate` micro-batches, eagerly or by the captured graph."""
-        progress, config = self.progress, self.config
-        begins = progress.position
+        begins = self.progress.position
         batch = self.next_batch()
+        with self.processes.step():
+            self.learn_from(batch, begins)
+
+    def learn_from(self, batch: Batch, begins: Position) -> None:
+        """The step on a batch, whose place in the data is told with it."""
+        progress, config = self.progress, self.config
         pieces = batch.pieces(config.accumulate * self.processes.size, one_shape=self.batches.shape is not None)
         micro = self.processes.share(pieces)
         total = max(1, batch.target_tokens)
@@ -313,7 +324,7 @@ class Trainer:
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """Every tensor that moves: the model's, and those of the training by a prefix of their own."""
         training = {f"optimizer/{n}": t for n, t in optimizer_tensors(self.model, self.optimizers).items()}
-        training |= {f"ema/{n}": t for n, t in (self.averages() or {}).items()}
+        training |= {f"ema/{n}": t for n, t in (self.ema or {}).items()}
         training["random/cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             training["random/cuda"] = torch.cuda.get_rng_state()
@@ -374,12 +385,4 @@ class Trainer:
 
     def served_tensors(self) -> dict[str, Tensor]:
         """The weights one would use now: the average where there is one."""
-        averages = self.averages()
-        return self.processes.gathered(model_tensors(self.model) if averages is None else averages)
-
-    def averages(self) -> dict[str, Tensor] | None:
-        """The averaged weights: the moving average's, or those of an optimizer that averages; None where nothing is averaged."""
-        if self.ema is not None or not isinstance(self.optimizers[0], ScheduleFree):
-            return self.ema
-        averaged = {n: self.optimizers[0].average(p) for n, p in self.model.named_parameters() if p.requires_grad}
-        return model_tensors(self.model) | {name: tensor.detach() for name, tensor in averaged.items()}
+        return self.processes.gathered(model_tensors(self.model) if self.ema is None else self.ema)

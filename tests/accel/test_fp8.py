@@ -22,6 +22,8 @@ from glassformer.nn.rows import Rows
 from tests.commands import call_program
 from tests.small_runs import small_run
 
+pytestmark = pytest.mark.slow
+
 
 def numbers(exponent_bits: int) -> np.ndarray:
     """Every finite number with so many bits of exponent and the rest of seven behind the point, from 0 up."""
@@ -213,7 +215,6 @@ def losses(float8: bool, seed: int, steps: int) -> Tensor:
     return torch.stack(found)
 
 
-@pytest.mark.slow
 def test_a_model_learns_in_8_bits_what_it_learns_without() -> None:
     """The curve stays as near to the one in float32 as that of other first weights does. Broken: gradients that vanish in
     the rounding (a scale of 1), a product with the wrong sign or size."""
@@ -225,7 +226,6 @@ def test_a_model_learns_in_8_bits_what_it_learns_without() -> None:
     assert float(exact[-15:].mean()) < 0.4 * float(exact[0])
 
 
-@pytest.mark.slow
 def test_it_compiles_without_a_break() -> None:
     """And is then what it is uncompiled. Broken: a scale asked for on the host."""
     done = call_program("compiled_float8")

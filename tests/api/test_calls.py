@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import glassformer
 from glassformer import tasks
 from glassformer.api import load
 from glassformer.config import DecodeConfig
@@ -16,6 +17,8 @@ from glassformer.tasks import LONGEST_TEXT, check_text
 from glassformer.tasks.settings import changed
 from glassformer.text.tokenizer import CONTROL, UNK, Tokenizer
 from tests.talking import make_run
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
@@ -170,3 +173,31 @@ def test_no_tokenizer_is_given_a_text_without_end(
         with pytest.raises(UserError, match="at most 100,000 are taken at once"):
             next(model.stream(long))
     assert max(seen, default=0) <= LONGEST_TEXT
+
+
+def test_the_other_answers_are_easy_to_see(runs: dict[str, Any], as_in_production: None) -> None:
+    """Caught: a repr of an alternative that is a page of ids."""
+    found = runs["transformer"].translate("the cat", n_best=3)
+    assert len(found.texts) == 3 and found.texts[0] == found and len(found.alternatives) == 2
+    assert repr(found.alternatives[0]) == f"Answer({found.texts[1]!r}, score={found.answers[1].score:.3f})"
+
+
+def test_layers_are_reached_as_those_of_a_list(runs: dict[str, Any]) -> None:
+    """What torch's ModuleList has, since the repr shows the stack as one. Broken variant: a norm behind the last block counted
+    as one of them."""
+    decoder = runs["gpt"].model.decoder
+    assert len(decoder) == runs["gpt"].config.n_layer and list(decoder) == decoder.layers
+    assert (
+        decoder[0] is decoder.get_submodule("0") and decoder[-1] is decoder.layers[-1] and decoder[:1] == [decoder[0]]
+    )
+
+
+def test_a_file_is_scored_as_its_examples_are(runs: dict[str, Any], tmp_path: Path, as_in_production: None) -> None:
+    pairs = [("the cat", "a dog"), ("a dog", "the cat")]
+    file = tmp_path / "some.tsv"
+    file.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    of_file, of_pairs = (
+        glassformer.evaluate(runs["transformer"], file=file),
+        glassformer.evaluate(runs["transformer"], pairs),
+    )
+    assert dict(of_file) == dict(of_pairs) and of_file.on == str(file) and of_file.examples == 2

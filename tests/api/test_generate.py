@@ -16,6 +16,8 @@ from glassformer.text.tokenizer import BOS, EOS
 from tests.api.by_hand import continued_by_hand
 from tests.talking import SENTENCES
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_gpt_goes_on_after_the_prompt_and_begins_after_the_end_of_a_document(runs: dict[str, Any]) -> None:
     """Caught: a BOS that training on plain text has never shown."""

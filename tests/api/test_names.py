@@ -94,11 +94,24 @@ WRONG: dict[str, tuple[Call, str]] = {
         lambda runs: glassformer.evaluate(runs["transformer"], [("a", "b")], split="nonsense"),
         "no split of the run",
     ),
-    "a model elsewhere": (lambda runs: glassformer.evaluate(runs["transformer"], device="abacus"), ".to('abacus')"),
-    "comet for classes": (
-        lambda runs: glassformer.evaluate(runs["classify"], [("a", "b")], comet="nowhere"),
-        "COMET scores translations",
+    "an argument of evaluate": (
+        lambda runs: glassformer.evaluate(runs["transformer"], splitt="val"),
+        "evaluate takes no 'splitt' (did you mean 'split'?)",
     ),
+    "two kinds of examples": (
+        lambda runs: glassformer.evaluate(runs["transformer"], [("a", "b")], file="x.tsv"),
+        "leave one of them out",
+    ),
+    "a file and a split": (
+        lambda runs: glassformer.evaluate(runs["transformer"], file="x.tsv", split="val"),
+        "no split of the run",
+    ),
+    "a file that is not there": (lambda runs: glassformer.evaluate(runs["transformer"], file="x.tsv"), "x.tsv"),
+    "a method of the package's": (
+        lambda runs: runs["transformer"].evaluate([("a", "b")]),
+        "glassformer.evaluate(model) scores it",
+    ),
+    "a model elsewhere": (lambda runs: glassformer.evaluate(runs["transformer"], device="abacus"), ".to('abacus')"),
     "means of nothing": (
         lambda runs: entered(glassformer.ablate(runs["gpt"], "decoder.0.mlp", means={})),
         "say so, or leave means out",

@@ -19,6 +19,8 @@ from glassformer.tasks.translate import combinations
 from tests.api.by_hand import greedy_by_hand
 from tests.talking import SENTENCES
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_translation_is_what_the_model_says_to_the_text_laid_as_in_training(runs: dict[str, Any]) -> None:
     """Caught: a source without its EOS, a target without BOS, answers out of order."""

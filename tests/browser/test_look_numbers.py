@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from glassformer.inspection.inspection import Inspection
-from glassformer.inspection.rollout import merge
 from tests.browser.report import WIDE, opened
+from tests.grouping import group_of_tokens, merge
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def test_merging_in_the_page_is_merging_in_python(
             labels = [sides["written"].pieces, sides["source"].pieces]
             if unit != "pieces":
                 units = [getattr(sides[side], unit) for side in ("written", "source")]
-                groups = [u.group_of_tokens(n) for u, n in zip(units, expected.shape)]
+                groups = [group_of_tokens(u, n) for u, n in zip(units, expected.shape)]
                 expected = merge(expected, *groups)
                 labels = [u.labels for u in units]
             shown = [

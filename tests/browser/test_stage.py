@@ -63,13 +63,11 @@ def test_the_way_of_the_held_token_is_lit(tab: LiveTab) -> None:
     second = "#stage [data-part='{}'] text.second"
     read, written = (tab.page.text_content(second.format(part)) for part in ("decoder.tokens", "output.tokens"))
     names, outputs = data["names"], data["outputs"]
-    assert (read, written) == (
-        data["sides"]["read"]["pieces"][1],
-        names[outputs["tokens"][outputs["positions"].index(1)]],
-    )
+    texts = (data["sides"]["read"]["pieces"][1], names[outputs["tokens"][outputs["positions"].index(1)]])
+    assert (read, written) == tuple(text.replace(" ", "␣") for text in texts)
     tab.page.evaluate("live.page.dispatch({ type: 'hold', held: { query: ['read', 1], key: ['source', 2] } })")
     assert tab.page.locator(lit).count() == every
-    assert tab.page.text_content(second.format("encoder.tokens")) == TEXT.split()[2]
+    assert tab.page.text_content(second.format("encoder.tokens")) == "␣" + TEXT.split()[2]
     tab.page.evaluate("live.page.dispatch({ type: 'release' })")
     assert tab.page.locator(lit).count() == 0
 

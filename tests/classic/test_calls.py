@@ -234,29 +234,55 @@ def test_generation_at_temperature_zero_and_in_numpy() -> None:
 
 
 def test_the_courses_text_is_named_as_any_text_names_it_and_keeps_its_shape() -> None:
-    """`[int(i) for i in gpt.generate(idx, n)]`, `generate(input=...)`, in classic and at top level. Broken variants: one text
+    """`[int(i) for i in gpt.generate(idx, n)]`, `generate(input=...)`. Broken variants: one text
     given back with a B that it did not have; a keyword that Python refuses without saying what would be right; ties above k."""
-    idx, settings = torch.randint(0, 10, (5,)), {"n_layer": 1, "n_head": 2, "n_embd": 16}
-    course, ours = GPT(10, 12, 1, 16, 2, 32).eval(), glassformer.GPT(vocab_size=10, block_size=12, **settings).eval()
-    for model in (course, ours):
-        rows = model.generate(idx[None], 4, 0)
-        assert rows.shape == (1, 9)
-        assert [int(i) for i in model.generate(idx, 4, temperature=0)] == rows[0].tolist()
-        assert torch.equal(model.generate(idx=idx, max_new_tokens=4, temperature=0, top_k=3), rows[0])
-        for wrong in ({"max_new_tokens": 4}, {"idx": idx}, {"idx": idx, "max_new_tokens": 4, "stop": 1}):
-            with pytest.raises(TypeError, match=r"use .*generate\(idx, max_new_tokens"):
-                model.generate(**wrong)
-        for p in model.parameters():
-            nn.init.zeros_(p)  # every logit alike: one of them is the likeliest, and no other may be drawn
-        assert len({int(i) for i in model.generate(idx, 7, top_k=1)[5:]}) == 1
+    idx, course = torch.randint(0, 10, (5,)), GPT(10, 12, 1, 16, 2, 32).eval()
+    rows = course.generate(idx[None], 4, 0)
+    assert rows.shape == (1, 9)
+    assert [int(i) for i in course.generate(idx, 4, temperature=0)] == rows[0].tolist()
+    assert torch.equal(course.generate(idx=idx, max_new_tokens=4, temperature=0, top_k=3), rows[0])
+    for wrong in ({"max_new_tokens": 4}, {"idx": idx}, {"idx": idx, "max_new_tokens": 4, "stop": 1}):
+        with pytest.raises(TypeError, match=r"use .*generate\(idx, max_new_tokens"):
+            course.generate(**wrong)
+    for p in course.parameters():
+        nn.init.zeros_(p)  # every logit alike: one of them is the likeliest, and no other may be drawn
+    assert len({int(i) for i in course.generate(idx, 7, top_k=1)[5:]}) == 1
     assert torch.equal(course.generate(input=idx, max_new_tokens=4, temperature=0), course.generate(idx, 4, 0))
     for name in ("word_idx", "idx", "input"):
         assert torch.equal(course(**{name: idx})[0], course(idx)[0])
     for call in (course, lambda: course(idx, words=idx), lambda: course(words=idx)):
         with pytest.raises(TypeError, match=r"use gpt\(word_idx, targets\)"):
             call()
-    with pytest.raises(TypeError, match=r"use generate\(idx, max_new_tokens"):
-        ours.generate(input=idx, max_new_tokens=4)
+
+
+def test_weights_of_their_own_classes_are_loaded_to_the_last_name() -> None:
+    """As their classes save them: the table of positions and the triangles among the weights, `attn` for `attention`, or a layer
+    that is its own attention. Broken variants: a strict load that refuses `wpe.pe`; their table not used; a layer alone."""
+    config = SimpleNamespace(**THEIRS)
+    model, fresh, idx = Transformer(config), Transformer(config), torch.randint(2, 10, (2, 5))
+    table = torch.rand(1, 12, 16)
+    saved = model.state_dict() | {"transformer.wpe.pe": table}
+    for layer in range(2):
+        saved[f"transformer.decoder.layers.{layer}.m_attn.bias"] = torch.ones(1, 1, 12, 12).tril()
+    fresh.load_state_dict(saved)
+    assert torch.equal(fresh.wpe.pe, table[0]) and fresh.state_dict().keys() == model.state_dict().keys()
+    tgt = F.pad(idx[:, 1:], (1, 0))
+    model.wpe.pe = table[0]
+    assert torch.equal(fresh(idx, tgt, idx)[0], model(idx, tgt, idx)[0])
+    course = GPT(10, 12, 2, 16, 2, 32)
+    for spelt in ("attn.", ""):
+        saved = {name.replace("attention.", spelt): p for name, p in course.state_dict().items()}
+        saved = {name.replace("norm1", "ln1"): p for name, p in saved.items()}
+        other = GPT(10, 12, 2, 16, 2, 32)
+        other.load_state_dict(saved | {"transformer.0.attn.mask": torch.ones(12, 12, dtype=torch.bool).tril()})
+        assert torch.equal(other(idx)[0], course(idx)[0])
+        layer = {
+            name.removeprefix("transformer.1."): p for name, p in saved.items() if name.startswith("transformer.1.")
+        }
+        other.transformer[0].load_state_dict(layer)
+        with pytest.raises(RuntimeError, match="Unexpected key"):
+            other.load_state_dict(saved | {"transformer.0.attn.nothing": torch.ones(1)})
+    assert glassformer.classic.SelfAttention is gpt_file.SelfAttention and glassformer.classic.FFN is gpt_file.FFN
 
 
 def test_names_and_attributes_of_the_course() -> None:

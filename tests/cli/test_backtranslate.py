@@ -14,6 +14,8 @@ from glassformer.data.sources import open_split
 from tests.commands import call
 from tests.talking import SENTENCES, make_run
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["the cat", "", "a dog\tran", "Tom lives in Rome.", "   ", "the river"] * 4
 
 

@@ -26,6 +26,8 @@ from tests.commands import call
 from tests.counts import count
 from tests.talking import SENTENCES, make_run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {"n_best": 2, "beam": 2, "as_json": True, "max_new_tokens": 4, "batch_size": 2}
 LETHAL = "a text that kills"
@@ -117,7 +119,6 @@ def test_answers_come_in_any_order_and_twice() -> None:
         assert list(bulk.in_order(arriving, 3)) == answers[3:]
 
 
-@pytest.mark.slow
 def test_chunks_in_any_order_give_the_file_of_one_process(
     run: Path, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -137,7 +138,6 @@ def test_chunks_in_any_order_give_the_file_of_one_process(
     assert "is complete" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_one_process_and_many_go_on_with_each_other(
     run: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +223,6 @@ def lethal_job(run: Path) -> lines.TextJob:
     return replace(job, answer=answer)
 
 
-@pytest.mark.slow
 def test_a_chunk_that_its_workers_die_of(run: Path, tmp_path: Path) -> None:
     """It is tried a few times, then there is a sentence; the answers before it are there. Broken variant: tried for ever."""
     source, out = tmp_path / "source.txt", tmp_path / "out.txt"
@@ -251,7 +250,6 @@ def wait_for(condition: Callable[[], object], seconds: float = 240.0) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.slow
 def test_killed_workers_and_a_killed_command(run: Path, tmp_path: Path) -> None:
     """A worker is killed, then the command; begun again it goes on, a worker is killed again, and it ends with the file of one
     process. Broken variants: a chunk that is lost with its worker; workers that outlive the command."""

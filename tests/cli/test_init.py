@@ -6,6 +6,7 @@ import gzip
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,49 @@ def test_data_in_the_place_of_a_recipes_own(home: Path) -> None:
     assert recipe.data.train == str(home / "pairs.tsv")
 
 
+def test_data_in_two_places_is_refused_with_the_command_that_works(home: Path) -> None:
+    """Caught: a file of data that is read as a recipe, without a word of what is wrong."""
+    with pytest.raises(
+        UserError, match=r"pairs\.tsv is a file of data, as --data is; .*: glassformer train pairs\.tsv a\.de"
+    ):
+        sorted_words("pairs.tsv", [Path("a.de")], [])
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("data.tokenizer=char", {"data.augment": 0.15, "data.bpe_dropout": 0.0}),
+        ("data.tokenizer=unigram", {"data.bpe_dropout": 0.0}),
+        ("train.steps=500", {"train.warmup": 100, "train.validate_every": 125}),
+        ("train.steps=500 train.warmup=400", {"train.warmup": 400}),
+        ("train.optimizer=adamw", {"train.learning_rate": 1e-3, "train.ema": None}),
+        ("train.shard=true", {"train.optimizer": "adamw"}),
+        ("train.lora_rank=4", {"train.optimizer": "adamw"}),
+        ("model.dropout=0 train.device=cuda", {"train.r_drop": 0.0}),
+        ("train.precision=fp8 train.device=cuda", {"train.r_drop": 0.0}),
+    ],
+)
+def test_what_is_chosen_gives_way_to_what_is_said(words: str, kept: dict[str, Any], home: Path) -> None:
+    """Caught: a setting refused because of another that nobody wrote; a warm-up as long as the training; a rate for another
+    optimizer."""
+    recipe = Recipe.from_dict(with_data(*sorted_words("pairs.tsv", [], words.split()))[0])
+    for change in words.split():
+        key, _, value = change.partition("=")
+        assert str(setting_of(recipe, key)).lower() == value.lower() or float(setting_of(recipe, key)) == float(value)
+    assert {key: setting_of(recipe, key) for key in kept} == kept
+
+
+def setting_of(recipe: Recipe, key: str) -> Any:
+    part, name = key.split(".")
+    return getattr(getattr(recipe, part), name)
+
+
+def test_what_contradicts_itself_is_still_refused(home: Path) -> None:
+    """Of two settings that a person wrote none gives way. Caught: one of them left out in silence."""
+    with pytest.raises(UserError, match="bpe_dropout"):
+        Recipe.from_dict(with_data(*sorted_words("pairs.tsv", [], ["data.tokenizer=char", "data.bpe_dropout=0.1"]))[0])
+
+
 @pytest.mark.parametrize("words", ["pairs.tsv", "a.de a.en", "prose.txt.gz", "labels.tsv --task classify", ""])
 def test_what_init_writes_is_the_recipe_and_every_other_line_its_default(words: str, home: Path) -> None:
     """A law: with every comment made a setting, the file says the same. And a file that is there is left alone."""
@@ -109,9 +153,26 @@ def test_init_speaks_chinese(home: Path, monkeypatch: pytest.MonkeyPatch, capsys
 def test_both_ways_train_the_same_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`train FILE`, and `init FILE` with `train` of what it wrote; the recipe is in the run as ever."""
     small = ["train.steps=2", "model.n_embd=16", "model.n_hidden=16", "model.n_layer=1", "train.device=cpu"]
+    small += ["train.warmup=1", "train.validate_every=2", "train.patience=5"]  # which would follow from the steps
     assert run_command(["train", "pairs.tsv", *small]) == 0
     assert "pairs.tsv: an encoder-decoder, since it holds pairs" in capsys.readouterr().err
     run_command(["init", "pairs.tsv"])
     assert run_command(["train", "pairs.toml", *small, "--out", "runs/again"]) == 0
     one, other = RunFolder(home / "runs" / "pairs").recipe, RunFolder(home / "runs" / "again").recipe
     assert one == other
+
+
+def test_columns_are_named_alike_everywhere(home: Path) -> None:
+    """`data.source_field=` for init, check, clean and train FILE. Caught: "there is no file data.source_field=de"; a recipe that
+    cannot run."""
+    rows = "".join(f"{i};Good day {i};Guten Tag {i};Anna\n" for i in range(30))
+    (home / "excel.csv").write_text("Nr;en;de;by\n" + rows, encoding="utf-8")
+    names = ["data.source_field=de", "data.target_field=en"]
+    run_command(["init", "excel.csv", *names])
+    data = read_recipe("excel.toml").data
+    assert (data.task, data.source_field, data.target_field) == ("pairs", "de", "en")
+    run_command(["data", "check", "excel.csv", *names])
+    run_command(["data", "clean", "excel.csv", *names, "--out", "clean.jsonl"])
+    assert '"de": "Guten Tag 3", "en": "Good day 3"' in (home / "clean.jsonl").read_text(encoding="utf-8")
+    values, _ = with_data(*sorted_words("excel.csv", [], names))
+    assert Recipe.from_dict(values, name="excel").data.source_field == "de"

@@ -26,6 +26,8 @@ from tests.commands import begin, call
 from tests.counts import count
 from tests.talking import SENTENCES, make_run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -294,7 +296,6 @@ def kill_self() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.slow
 def test_a_killed_process_and_a_full_disk(run: Path, tmp_path: Path) -> None:
     """SIGKILL after the first answers; a limit on the size of a file stands for a disk that fills up: one sentence, a code
     that is not 0, and what was answered is gone on with."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import glassformer
 from glassformer.cli.verbs import groups, make_app, run_command
@@ -46,6 +51,36 @@ def test_public_names_are_there_when_they_are_asked_for() -> None:
         assert getattr(glassformer, name) is not None and name in dir(glassformer)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         glassformer.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("columns", [70, 200])
+def test_help_is_as_wide_as_the_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A paragraph is broken where its line is full, and there alone. Broken variant: the source's line ends, kept and wrapped
+    again."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    run_command(["train", "--help"])
+    prose = capsys.readouterr().out.partition("╭")[0].partition("Train a model")[2]
+    for paragraph in re.split(r"\n\s*\n", prose):
+        lines = paragraph.strip().splitlines()
+        for line, following in itertools.pairwise(lines):
+            assert len(line.rstrip()) + 1 + len(following.split()[0]) > columns - 16, (line, following)
+    assert "A recipe with --resume" in prose
+
+
+def test_no_words_of_help_are_taken_for_markup() -> None:
+    """Whatever stands in square brackets is bold, or shown. Caught: "what it does ()", where the names of the parts were taken
+    for a style."""
+
+    def texts(command: Any) -> Iterator[str]:
+        for thing in (command, *command.params):
+            yield from filter(None, (getattr(thing, "help", None), getattr(thing, "epilog", None)))
+        for verb in getattr(command, "commands", {}).values():
+            yield from texts(verb)
+
+    for text in texts(typer.main.get_command(make_app())):
+        assert set(re.findall(r"(?<!\\)\[[a-z/#@][^\[\]]*\]|\[/\]", text)) <= {"[bold]", "[/]"}, text
 
 
 def test_help_shows_the_verbs_in_groups(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,8 @@ from glassformer.errors import ConfigError, UserError
 from tests import commands
 from tests.talking import SENTENCES, make_run
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 TEXTS = ["the cat", "", "Anna lives in Rome", "a dog ran to the river", "  ", "3 mai 1979"]
 
@@ -85,7 +87,6 @@ def quick_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- translate
 
 
-@pytest.mark.slow
 def test_arguments_stdin_and_file_give_the_same_answers(run: Path, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
@@ -99,7 +100,6 @@ def test_arguments_stdin_and_file_give_the_same_answers(run: Path, tmp_path: Pat
     assert by_file.stdout == b"" and by_file.stderr == b""
 
 
-@pytest.mark.slow
 def test_a_bad_line_costs_a_sentence_and_not_its_neighbours(run: Path, tmp_path: Path) -> None:
     """Not UTF-8, half a character, a NUL, a megabyte, a glossary term that cannot be written."""
     glossary = tmp_path / "glossary.tsv"
@@ -121,7 +121,6 @@ def test_a_bad_line_costs_a_sentence_and_not_its_neighbours(run: Path, tmp_path:
         assert word in line
 
 
-@pytest.mark.slow
 def test_a_reader_who_leaves_and_one_who_waits_for_each_line(run: Path) -> None:
     """`yes | translate | head` ends; a line is answered before the next is typed. Caught: answers held until stdin ends."""
     script = f"yes 'the cat' | '{sys.executable}' -m glassformer translate '{run}' | head -n 3"
@@ -164,9 +163,9 @@ def test_n_best_has_as_many_lines_for_every_text(quick_run: Path, capfd: pytest.
 def test_alignment_by_words_is_that_of_their_letters(quick_run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Pharaoh's form, against words counted by `split`. Caught: links of letters, words counted from 1, sides exchanged."""
     texts, options = ["the cat", "a dog sat"], {"temperature": 1.5, "num_samples": 8, "seed": 9}
-    translate.translate(quick_run, texts, align_words=True, **options)
+    translate.translate(quick_run, texts, settings=["align_words=true"], **options)
     out = said(capfd)
-    translate.translate(quick_run, texts, align_words=True, as_json=True, **options)
+    translate.translate(quick_run, texts, settings=["align_words=true"], as_json=True, **options)
     facts = [answer["word_links"] for line in said(capfd) for answer in json.loads(line)["answers"]]
 
     def word_at(text: str, place: int) -> int | None:
@@ -266,7 +265,6 @@ def test_every_engine_answers_and_the_same_but_for_rounding(
 # ---- the others
 
 
-@pytest.mark.slow
 def test_generate_and_its_stream(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The stream comes in pieces and is the same text; a wrong verb costs one line and exit code 2."""
     gpt = make_run(tmp_path / "gpt", model={"family": "gpt"}, data={"task": "text"})

@@ -23,6 +23,8 @@ from glassformer.screen import QUIET
 from tests.commands import call, call_by_hand
 from tests.number_pairs import pairs, recipe, write_tsv
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 [model]
 n_layer = 1

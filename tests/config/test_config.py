@@ -149,10 +149,3 @@ def test_lengths_that_cannot_be() -> None:
         Rows.padded(tokens, [3, 4])
     with pytest.raises(ValueError, match="row 0 holds more than its 3 tokens"):
         Rows.pack([[[1, 2], [3, 4]]], 3)
-
-
-@pytest.mark.parametrize("mistake", ["unmasked-decoder", "causal-encoder"])
-def test_a_mistake_of_masks_has_no_place_where_the_table_has_a_direction(mistake: str) -> None:
-    """Broken variant: the decoder read by the encoder's table of distances."""
-    with pytest.raises(ConfigError, match=r"needs positions other than model\.positions=relative"):
-        ModelConfig(vocab_size=9, positions="relative", mistake=mistake)  # type: ignore[arg-type]

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from glassformer.api.training import make_recipe
 from glassformer.config import (
     PARTS,
     DataConfig,
@@ -228,39 +227,29 @@ def test_any_override_is_taken_or_refused_in_a_sentence(override: str) -> None:
         pass
 
 
-def test_other_names_of_residuals_and_positions(tmp_path: Path) -> None:
-    """no_res and no_pos in a file, over a file that says otherwise, over a preset, and in Python."""
-    file = tmp_path / "mine.toml"
-    file.write_text('[model]\nno_res = true\nno_pos = true\n[data]\nbuiltin = "dates"\n')
-    for model in (
-        read_recipe(str(file)).model,
-        read_recipe("dates", ["model.no_res=true", "model.no_pos=true"]).model,
-        Recipe.from_dict({"model": {"preset": "transformer-tiny", "no_res": True, "no_pos": "true"}}).model,
-        Recipe().with_model(no_res=True, no_pos=True).model,
-        ModelConfig(no_res=True, no_pos=True),  # type: ignore[call-arg]
-        make_recipe("dates", {"no_res": True, "model": {"no_pos": True}}).model,
+def test_settings_that_are_gone_are_passed_over_in_a_run_alone() -> None:
+    """Broken variants: an older run that cannot be opened; a recipe or a run whose wish silently has no effect."""
+    judged = {"metric": "comet", "comet": "runs/comet"}
+    older = {"decode": {"strict": False, "beam": 3}, "train": {"optimizer": "soap", "steps": 7, **judged}}
+    recipe = Recipe.from_dict(older, stored=True)
+    assert recipe.decode == DecodeConfig(beam=3) and recipe.train == TrainConfig(steps=7)
+    for values, stored, message in (
+        ({"decode": {"strict": True}}, True, "there is no setting 'strict' in"),
+        ({"decode": {"strict": False}}, False, "there is no setting 'strict' in"),
+        ({"train": {"optimizer": "soap"}}, False, r"train\.optimizer must be"),
+        ({"train": {"metric": "comet"}}, False, r"train\.metric must be"),
+        ({"train": {"comet": "runs/comet"}}, False, "there is no setting 'comet' in"),
     ):
-        assert (model.residual, model.positions) == (False, "none")
-    assert read_recipe(str(file), ["model.residual=true", "model.positions=rotary"]).model.positions == "rotary"
-    assert read_recipe("dates", ["model.no_res=false", "model.no_pos=false"]) == read_recipe("dates")
-    assert Recipe.from_dict(read_recipe(str(file)).to_dict()).model == read_recipe(str(file)).model
+        with pytest.raises(ConfigError, match=message):
+            Recipe.from_dict(values, stored=stored)
 
 
-def test_two_names_that_contradict_each_other_are_refused() -> None:
-    for values in (
-        {"no_res": True, "residual": True},
-        {"no_res": False, "residual": False},
-        {"no_pos": True, "positions": "rotary"},
-        {"no_pos": False, "positions": "none"},
-    ):
-        for make in (lambda v: ModelConfig(**v), lambda v: Recipe.from_dict({"model": v})):
-            with pytest.raises(ConfigError, match="contradict each other"):
-                make(values)
-    with pytest.raises(ConfigError, match=r"model\.no_pos=true and model\.positions=alibi contradict"):
-        read_recipe("dates", ["model.positions=alibi", "model.no_pos=true"])
-    with pytest.raises(ConfigError, match=r"model\.no_pos=false and model\.positions=none contradict"):
-        Recipe.from_dict({"model": {"positions": "none", "no_pos": "false"}})
-    with pytest.raises(ConfigError, match="contradict each other"):
-        make_recipe("dates", {"no_res": True, "residual": True})
-    with pytest.raises(ConfigError, match=r"model\.no_res must be true or false"):
-        read_recipe("dates", ["model.no_res=perhaps"])
+def test_a_planted_mistake_is_no_setting_any_more_and_none_asks_for_nothing() -> None:
+    """Runs and recipes that say so load as those that say nothing. Broken variants: an older run that is refused; the run of
+    a mistake, opened as a right one."""
+    for stored in (True, False):
+        assert Recipe.from_dict({"model": {"mistake": "none", "n_layer": 2}}, stored=stored).model == ModelConfig(
+            n_layer=2
+        )
+        with pytest.raises(ConfigError, match="there is no setting 'mistake' in"):
+            Recipe.from_dict({"model": {"mistake": "softmax-twice"}}, stored=stored)

@@ -45,7 +45,7 @@ def rank(arrange: str, arguments: list[str]) -> None:
 
     if arrange == "one GPU":
         connect = torch.distributed.init_process_group
-        torch.distributed.init_process_group = lambda _: connect("cpu:gloo,cuda:gloo")  # type: ignore[assignment]
+        torch.distributed.init_process_group = lambda _, **how: connect("cpu:gloo,cuda:gloo", **how)  # type: ignore[assignment]
         processes.Processes.device = lambda self, device: torch.device("cuda", 0)  # type: ignore[method-assign]
     elif arrange == "nccl":  # a group of one, wrapped as a group of several is
         torch.distributed.init_process_group("nccl")

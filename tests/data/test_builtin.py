@@ -25,6 +25,8 @@ from tests.builtin_sets import OURS, SPLITS, digest_of_all, opened
 from tests.counts import count
 from tests.programs import run_program
 
+pytestmark = pytest.mark.slow
+
 # every data set
 
 
@@ -55,7 +57,6 @@ def test_no_example_is_in_two_splits_or_twice_in_one(name: str) -> None:
         assert all(len(set(texts)) == len(texts) for texts in inputs.values())
 
 
-@pytest.mark.slow
 def test_data_do_not_depend_on_the_hash_seed_of_the_process() -> None:
     """Catches hash() or the order of a set used anywhere on the way: both change with PYTHONHASHSEED."""
     other_seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
@@ -128,7 +129,6 @@ def test_no_line_could_stand_in_another_language() -> None:
         assert sum(spelling[name.casefold()] == {label} for name in names) >= 2
 
 
-@pytest.mark.slow
 def test_languages_can_be_told_apart_by_what_training_shows() -> None:
     """Naive Bayes on letter trigrams, another method altogether, reaches 98% on held-out names from 2,400 lines."""
 
@@ -164,7 +164,6 @@ def test_stdlib_is_split_by_file() -> None:
     assert sizes["train"] > 0.8 * sum(sizes.values()) and min(sizes.values()) >= 5
 
 
-@pytest.mark.slow
 def test_stdlib_is_python_and_the_library_only() -> None:
     files = [file for split in SPLITS for file in stdlib.stdlib_files(split, None).files]  # type: ignore[arg-type]
     names = {file.name for file in files}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +128,108 @@ def test_a_damaged_entry_is_made_again(
     assert prepared(recipe(tsv), tmp_path / "second") == first
     assert "is damaged; it is prepared again" in capsys.readouterr().err
     assert (only_entry() / "data" / "train.source.tokens").read_bytes() == content
+
+
+def write_manifest(entry: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    manifest = json.loads((entry / "manifest.json").read_text())
+    change(manifest["files"])
+    (entry / "manifest.json").write_text(json.dumps(manifest))
+
+
+OUTSIDE = (
+    "../evil.tokens",
+    "../../evil.tokens",
+    "data/../../evil.tokens",
+    "data/..tokens",
+    "recipe.toml",
+    "run.json",
+    "",
+)
+
+
+@pytest.mark.parametrize("name", [*OUTSIDE, "victim"])
+def test_an_entry_names_no_other_files(tsv: Path, tmp_path: Path, name: str) -> None:
+    """Broken variant: a name of the manifest joined to the run's folder as it is, which writes anywhere, and removes a file
+    whose checksum is another."""
+    (tmp_path / "runs").mkdir()
+    first = prepared(recipe(tsv), tmp_path / "runs" / "first")
+    victim, content = tmp_path / "victim", b"a person's"
+    victim.write_bytes(content)
+    name = str(victim) if name == "victim" else name
+    listed = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest() if name != str(victim) else "0" * 64}
+    entry = only_entry()
+    if name and not os.path.isabs(name):
+        (entry / name).write_bytes(content)
+    before = {path for path in tmp_path.rglob("*") if not path.is_relative_to(tmp_path / "cache")}
+    write_manifest(entry, lambda files: files.update({name: listed}))
+    assert prepared(recipe(tsv), tmp_path / "runs" / "second") == first
+    after = {path for path in tmp_path.rglob("*") if not path.is_relative_to(tmp_path / "cache")}
+    assert all(path.is_relative_to(tmp_path / "runs" / "second") for path in after - before) and before <= after
+    assert victim.read_bytes() == content
+
+
+@pytest.mark.parametrize("what", ["device", "pipe", "link", "sparse", "nothing listed", "no tokens", "another report"])
+def test_an_entry_that_is_not_what_it_lists_is_made_again(tsv: Path, tmp_path: Path, what: str) -> None:
+    """Broken variants: a device copied until the disk is full, a pipe waited for, a manifest without files a defect."""
+    first = prepared(recipe(tsv), tmp_path / "first")
+    entry = only_entry()
+    tokens = entry / "data" / "train.source.tokens"
+    match what:
+        case "device" | "link":
+            shutil.move(tokens, tmp_path / "elsewhere")
+            tokens.symlink_to("/dev/zero" if what == "device" else tmp_path / "elsewhere")
+        case "pipe":
+            tokens.unlink()
+            os.mkfifo(tokens)
+        case "sparse":
+            os.truncate(tokens, 1 << 40)
+            write_manifest(entry, lambda files: files["data/train.source.tokens"].update(size=1 << 40))
+        case "nothing listed":
+            write_manifest(entry, lambda files: files.clear())
+        case "no tokens":
+            write_manifest(entry, lambda files: [files.pop(n) for n in list(files) if n.endswith(".tokens")])
+        case "another report":
+            report = json.loads((entry / "data/report.json").read_text())
+            report["files"][0]["sha256"] = "0" * 64
+            content = json.dumps(report).encode()
+            (entry / "data/report.json").write_bytes(content)
+            listed = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            write_manifest(entry, lambda files: files.update({"data/report.json": listed}))
+    assert prepared(recipe(tsv), tmp_path / "second") == first
+    assert not tokens.is_symlink() and tokens.read_bytes() == first["data/train.source.tokens"]
+
+
+@pytest.mark.parametrize("above", [0, 1], ids=["the folder", "the folder above"])
+def test_a_folder_that_others_may_write_into_is_not_used(
+    tsv: Path, tmp_path: Path, above: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They could put an entry of their own there, or another folder in its place."""
+    first = prepared(recipe(tsv), tmp_path / "first")
+    [only_entry().parent, tmp_path / "cache"][above].chmod(0o777)
+    assert prepared(recipe(tsv), tmp_path / "second") == first
+    said = capsys.readouterr().err
+    assert "is not yours alone" in said and "prepared before" not in said
+
+
+def test_no_cache_is_a_reason_to_stop(tsv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken variant: a name that is too long for the system, asked for by `exists`, which raises."""
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / ("x" * 5000)))
+    assert prepared(recipe(tsv), tmp_path / "first")["tokenizer.json"]
+    assert trials.gains("nowhere", lambda: {"8": 2.0})
+    assert CliRunner().invoke(make_app(), ["data", "cache"]).exit_code == 0
+
+
+def test_what_a_kill_left_before_its_mark_is_cleared(tsv: Path, tmp_path: Path) -> None:
+    """A staging folder between its making and its mark; one that is being made just now, and a person's own, stay."""
+    home = tmp_path / "cache" / "prepared"
+    names = (".making-KEY-abcd1234", ".making-KEY-abcd5678", ".making-KEY-abcd9999", ".making-mine")
+    for name in names:
+        (home / name).mkdir(parents=True)
+    (home / names[2] / "kept.txt").write_text("a person's")
+    for name in (names[0], names[2], names[3]):
+        os.utime(home / name, (1e9, 1e9))
+    prepared(recipe(tsv), tmp_path / "first")
+    assert [name for name in names if (home / name).exists()] == list(names[1:])
 
 
 def test_a_run_needs_nothing_of_the_cache(tsv: Path, tmp_path: Path) -> None:

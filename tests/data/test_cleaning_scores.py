@@ -18,6 +18,8 @@ from tests.commands import call
 from tests.data.test_cleaning import Pair, lines_of, phrases, write
 from tests.talking import SENTENCES, make_run
 
+pytestmark = pytest.mark.slow
+
 
 def test_two_models_take_what_either_of_them_alone_finds_likely() -> None:
     """By the formula. Broken variants: the difference of the gains left out; the backward model asked the forward way; losses
@@ -81,7 +83,6 @@ def test_that_scores_take_much_is_told(tmp_path: Path) -> None:
         assert ("40% of the pairs went by their scores; look at them in c8.removed.tsv" in said.stderr) == told
 
 
-@pytest.mark.slow
 def test_two_runs_score_as_the_verb_score_does(tmp_path: Path) -> None:
     """The losses that `--score` weighs are those of `glassformer score`. Broken variant: a sum over tokens in place of a mean.
     (What is made of them: above.)"""

@@ -105,8 +105,8 @@ def test_a_model_with_context_knows_the_pronoun_and_one_without_does_not(tmp_pat
             lines.append("\t".join([source, right, wrong, *opening]) + "\n")
     write(tmp_path / "contrasts.tsv", "".join(lines))
     small = ["model.n_layer=1", "model.n_embd=32", "model.n_head=2", "model.n_hidden=64", "model.dropout=0"]
-    small += ["data.tokenizer=word", "data.batch_tokens=512", "train.steps=300", "train.learning_rate=5e-3"]
-    small += ["train.validate_every=300", "train.save_every=300", "train.warmup=20", "train.label_smoothing=0"]
+    small += ["data.tokenizer=word", "data.batch_tokens=512", "train.steps=900", "train.learning_rate=5e-3"]
+    small += ["train.validate_every=900", "train.save_every=900", "train.warmup=20", "train.label_smoothing=0"]
     shares = {}
     for size in (0, 1):
         made = call(
@@ -122,7 +122,7 @@ def test_a_model_with_context_knows_the_pronoun_and_one_without_does_not(tmp_pat
     assert shares[1] > 95 and 30 < shares[0] < 70, shares
     read = [line for _gender, own in held[:10] for line in (own[0][0], own[1][0], "")]
     write(tmp_path / "text.txt", "".join(f"{line}\n" for line in read))
-    done = call("translate", "run1", "--file", "text.txt", "--document", cwd=tmp_path)
+    done = call("translate", "run1", "--file", "text.txt", "--set", "document=true", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = done.stdout.split("\n")[:-1]
     wanted = [line for _gender, own in held[:10] for line in (own[0][1], own[1][1], "")]
@@ -134,7 +134,7 @@ def test_a_model_with_context_knows_the_pronoun_and_one_without_does_not(tmp_pat
     for words, sentence in (
         (("evaluate", "run1", "--contrastive", "bad.tsv"), "bad.tsv, line 1: a contrast is source, right, wrong"),
         (("evaluate", "run1", "--contrastive", "bad.tsv", "--split", "val"), "leave out other data"),
-        (("translate", "run1", "x", "--document"), "--document takes a document by --file"),
+        (("translate", "run1", "x", "--set", "document=true"), "document=true takes a document by --file"),
     ):
         wrong = call(*words, cwd=tmp_path)
         assert wrong.returncode == 2 and sentence in wrong.stderr, wrong.stderr

@@ -26,6 +26,8 @@ from glassformer.data.builtin.written_dates import NEWS
 from tests.builtin_sets import SPLITS, opened
 from tests.counts import count
 
+pytestmark = pytest.mark.slow
+
 
 def a_year(year: int) -> list[datetime.date]:
     first = datetime.date(year, 1, 1)
@@ -79,7 +81,6 @@ def test_what_is_left_out_is_only_what_is_ambiguous_or_a_repetition() -> None:
     assert is_readable_anywhere(["y", "MM", "dd"])
 
 
-@pytest.mark.slow
 def test_a_written_date_means_one_day_whatever_its_language() -> None:
     """Catches a locale that reads a string otherwise ("4 Kas 2024": November in Turkish, May in Taita, dav)."""
     meaning: dict[str, datetime.date] = {}
@@ -88,7 +89,6 @@ def test_a_written_date_means_one_day_whatever_its_language() -> None:
             assert meaning.setdefault(writing.write(day), day) == day
 
 
-@pytest.mark.slow
 def test_days_are_split_once_for_all_locales_and_spread_over_the_years() -> None:
     """Catches a split by example or by (locale, day): the same day would turn up in two splits in two languages."""
     days = {

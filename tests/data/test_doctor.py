@@ -20,6 +20,8 @@ from glassformer.errors import UserError
 from glassformer.text import languages
 from tests.commands import call
 
+pytestmark = pytest.mark.slow
+
 WORDS = [
     "the",
     "a",
@@ -235,7 +237,6 @@ def test_lengths_are_those_of_the_file(healthy: dict[str, Path]) -> None:
     assert lengths[199] <= facts["source_length"]["median"] <= lengths[200]
 
 
-@pytest.mark.slow
 def test_the_picture_shows_every_split(healthy: dict[str, Path], tmp_path: Path) -> None:
     figure = doctor.picture(check(list(healthy.values())))
     legends = [text.get_text() for axis in figure.axes for text in axis.get_legend().get_texts()]
@@ -246,7 +247,6 @@ def test_the_picture_shows_every_split(healthy: dict[str, Path], tmp_path: Path)
     assert len(empty.axes) == 2
 
 
-@pytest.mark.slow
 def test_the_verb(healthy: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 0 for healthy data and for mere warnings, 1 where training would be a mistake."""
     monkeypatch.setenv("COLUMNS", "120")

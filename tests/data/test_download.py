@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import requests
 
 from glassformer.config import DataConfig
 from glassformer.data import download
@@ -22,6 +23,8 @@ from glassformer.data.builtin.treebank import Tree, clause, in_one_line, words_o
 from glassformer.data.penn import tree_pairs
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError
+
+pytestmark = pytest.mark.slow
 
 
 class Server:
@@ -212,7 +215,6 @@ def test_shakespeare(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyP
     assert names(tmp_path) == {"input.txt", "train.txt", "val.txt"}  # a known checksum needs no note
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("language", ["de", "fr"])
 def test_multi30k(tmp_path: Path, server: Server, language: str) -> None:
     """A tab inside a sentence must not become a third column; a file that lost a line is not believed."""
@@ -278,6 +280,28 @@ def test_sentences_for_what_cannot_be(tmp_path: Path, server: Server) -> None:
     with pytest.raises(UserError, match="cannot be written"):
         download.get("shakespeare", tmp_path / "file")
     assert "input.txt" not in names(tmp_path)
+
+
+@pytest.mark.parametrize("host", ["a" * 3000, "127.0.0.1:1", "127.0.0.1:99999999", "[x", "h h"])
+def test_an_address_that_cannot_be_is_a_sentence_without_its_password(host: str, tmp_path: Path) -> None:
+    """Broken variants: the whole address, or what a library says of it; an error that is none of requests'."""
+    with pytest.raises(UserError, match="cannot be") as refused:
+        download.get("shakespeare", tmp_path, {"shakespeare": f"http://me:secret@{host}"})
+    assert "secret" not in str(refused.value) and len(str(refused.value)) < 600
+
+
+def test_a_redirect_away_from_https_is_refused() -> None:
+    """Broken variant: whoever listens on the way puts a file of his own in its place."""
+    answer = requests.Response()
+    answer.status_code, answer.url = 302, "https://me:secret@example.org/a"
+    answer.headers["location"] = "/b"
+    download.refuse_downgrade(answer)
+    answer.headers["location"] = "http://example.org/b"
+    with pytest.raises(UserError, match="not encrypted") as refused:
+        download.refuse_downgrade(answer)
+    assert "secret" not in str(refused.value)
+    answer.url = "http://127.0.0.1/a"
+    download.refuse_downgrade(answer)
 
 
 def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ HARM: dict[str, tuple[str, Any, str]] = {
     "parquet": ("a.parquet", torn_parquet, "not a readable Parquet file"),
     "torn": ("a.tsv.gz", lambda p: p.write_bytes(gzip.compress(b"a\tb\n" * 9999)[:-9]), "not a whole gzip file"),
     "disguised": ("a.tsv", lambda p: p.write_bytes(gzip.compress(b"a\tb\n")), "let its name end in .gz"),
-    "utf16": ("a.tsv", lambda p: p.write_bytes("a\tb\n".encode("utf-16")), "UTF-16"),
+    "utf16": ("a.tsv", lambda p: p.write_bytes("a\tb\n".encode("utf-16")[:-1]), "not valid UTF-8"),
     "folder": ("a.tsv", lambda p: p.mkdir(), "is a folder"),
     "nul": ("a.csv", lambda p: p.write_bytes(b"source,target\na\0,b\n"), "NUL"),
     "half": ("a.jsonl", lambda p: p.write_text('{"source": "\\ud800", "target": "b"}\n'), "half a character"),

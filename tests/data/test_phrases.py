@@ -19,6 +19,8 @@ from tests.programs import run_program
 from tools.phrasebook import FAMILIES
 from tools.phrasebook.book import SPLITS, Written, book, sentences
 
+pytestmark = pytest.mark.slow
+
 
 class Known(NamedTuple):
     """A triple, the split it belongs to, its family, and its fillers as "slot=filler"."""
@@ -52,7 +54,6 @@ def read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(phrases, "read_families", cache(phrases.read_families))
 
 
-@pytest.mark.slow
 def test_sentences_by_hand(everything: list[Known]) -> None:
     """A wrong classifier, case, verb form or word order in the grammar shows here."""
     written = {triple.en: (triple.zh, triple.de) for triple in everything}
@@ -60,13 +61,11 @@ def test_sentences_by_hand(everything: list[Known]) -> None:
     assert len(BY_HAND) >= 60
 
 
-@pytest.mark.slow
 def test_at_least_200_000_triples(everything: list[Known]) -> None:
     assert len({(triple.en, triple.zh, triple.de) for triple in everything}) == len(everything) >= 200_000
     assert len({(triple.family, triple.fillers) for triple in everything}) == len(everything)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("source", "target"), list(permutations(("en", "zh", "de"), 2)))
 def test_a_sentence_has_one_translation(everything: list[Known], source: str, target: str) -> None:
     """Letting "them" be an object (German "sie", as "her") breaks this, as would 哥哥 for a plain "brother"."""
@@ -83,7 +82,6 @@ EN_OR_DE = {
 CHINESE = re.compile(r"[\u4e00-\u9fff]+(，[\u4e00-\u9fff]+)*[。？]")
 
 
-@pytest.mark.slow
 def test_spelling_and_punctuation(everything: list[Known]) -> None:
     """Double or missing spaces, a half-width comma in Chinese, a small first letter, a stray brace."""
     for triple in everything:
@@ -97,7 +95,6 @@ def test_spelling_and_punctuation(everything: list[Known]) -> None:
         assert 4 <= len(triple.zh) <= 30, triple
 
 
-@pytest.mark.slow
 def test_english_articles_and_auxiliaries(everything: list[Known]) -> None:
     """ "a apple", "does he likes", "he don't": what careless templates write."""
     wrong = re.compile(
@@ -161,7 +158,6 @@ def german_articles(sentence: str) -> Iterator[tuple[str, str]]:
             yield form, name
 
 
-@pytest.mark.slow
 def test_german_articles_agree_with_independent_genders(everything: list[Known]) -> None:
     """A wrong gender in the lexicon, or a wrong article in a phrase written out ("ein Film", "in die Park")."""
     seen = Counter()
@@ -172,7 +168,6 @@ def test_german_articles_agree_with_independent_genders(everything: list[Known])
     assert len(seen) > 100
 
 
-@pytest.mark.slow
 def test_german_nouns_are_capitalised(everything: list[Known]) -> None:
     small = {noun.lower() for noun in NOUNS} - {"rock", "pass", "spiel"}
     small |= {
@@ -193,7 +188,6 @@ def test_german_nouns_are_capitalised(everything: list[Known]) -> None:
         assert small.isdisjoint(re.findall(r"[\w-]+", triple.de)), triple.de
 
 
-@pytest.mark.slow
 def test_chinese_counts_with_classifiers(everything: list[Known]) -> None:
     """二本书, 两十, 三书: a number without its classifier, or the wrong two."""
     wrong_two = re.compile(
@@ -216,7 +210,6 @@ def test_families_are_well_formed() -> None:
             assert len({str(filler) for filler in fillers}) == len(fillers), (family.name, slot)
 
 
-@pytest.mark.slow
 def test_no_held_out_combination_is_trained_on(everything: list[Known]) -> None:
     """A split by sentence instead of by pair, or by another pair in another family, would leak."""
     pairs: dict[tuple[str, ...], set[str]] = defaultdict(set)
@@ -231,13 +224,11 @@ def test_no_held_out_combination_is_trained_on(everything: list[Known]) -> None:
     assert 0.03 < counts["test"] / len(pairs) < 0.07 and 0.03 < counts["val"] / len(pairs) < 0.07
 
 
-@pytest.mark.slow
 def test_every_family_is_in_every_split(everything: list[Known]) -> None:
     found = {(triple.family, triple.split) for triple in everything}
     assert len(found) == 3 * len(FAMILIES)
 
 
-@pytest.mark.slow
 def test_every_word_is_trained_on(everything: list[Known]) -> None:
     """Each filler occurs in training in each slot where it occurs at all, and each written word in each language."""
     fillers: dict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -250,7 +241,6 @@ def test_every_word_is_trained_on(everything: list[Known]) -> None:
     assert tokens["test"] | tokens["val"] <= tokens["train"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("language", ["en", "zh", "de"])
 def test_no_sentence_is_in_two_splits(everything: list[Known], language: str) -> None:
     split_of_sentence: dict[str, str] = {}
@@ -265,7 +255,6 @@ def written(split: Split) -> dict[Triple, str]:
     return {Triple(*line.split("\t")): family.topic for family in families for line in family.sentences.values()}
 
 
-@pytest.mark.slow
 def test_the_grammar_writes_the_files_of_the_package(
     grammar: dict[str, list[Written]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,13 +294,11 @@ def test_directions_turn_the_same_triples() -> None:
         assert list(open_phrases(direction, "train", size=300, seed=3)) == expected
 
 
-@pytest.mark.slow
 def test_all_of_training_is_given_once(everything: list[Known]) -> None:
     given = [target for _, target in open_phrases("zh-en", "train")]
     assert sorted(given) == sorted(triple.en for triple in everything if triple.split == "train")
 
 
-@pytest.mark.slow
 def test_splits_and_samples_are_the_same_in_every_process() -> None:
     """Python's own hash() changes with PYTHONHASHSEED."""
     here = f"{[*open_phrases('zh-en', 'test', 40), *open_phrases('zh-en', 'train', 40)]}\n"

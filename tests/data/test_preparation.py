@@ -25,6 +25,8 @@ from glassformer.text.tokenizers import Tokenizers
 from tests.number_pairs import GERMAN, pairs, recipe, write_tsv
 from tests.programs import run_program
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def tsv(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -226,7 +228,6 @@ def test_how_far_it_is_can_be_seen_unless_it_is_to_be_quiet(
     assert not (quiet and said)
 
 
-@pytest.mark.slow
 def test_preparing_a_large_text_takes_little_memory(tmp_path: Path) -> None:
     """60 MB of text in one file, by the character: what is resident and is no page of a mapped file grows by less than two
     bytes a character would, whatever the size of the file. Broken variant: a list of all ids, 8 bytes each and more."""

@@ -33,6 +33,8 @@ from glassformer.text.tokenizers import Tokenizers
 from tests.faults.processes import Runner, differences, everything
 from tests.read_batches import same, unpack
 
+pytestmark = pytest.mark.slow
+
 WORDS = [
     "lower",
     "tower",
@@ -181,7 +183,7 @@ def test_each_epoch_is_drawn_once_and_while_the_one_before_it_is_learned_from(
         batches = batches_of(recipe, tmp_path / "run", workers=workers)
         length = batches.epoch_length(2)
         trainer = SimpleNamespace(batches=batches, progress=SimpleNamespace(epoch=2))
-        assert steps_an_epoch(SimpleNamespace(trainer=trainer)) == length  # type: ignore[arg-type]
+        assert steps_an_epoch(SimpleNamespace(trainer=trainer, recipe=recipe)) == length  # type: ignore[arg-type]
         stream = batches.starting_at(Position(2, 3))
         epochs = []
         for _batch, after in itertools.islice(stream, 3 * length):
@@ -331,7 +333,6 @@ def test_nothing_of_it_is_left_after_a_training(tmp_path: Path) -> None:
 RUN = ["data.tokenizer=bpe", "data.bpe_dropout=0.3", "data.segmentations=0"]
 
 
-@pytest.mark.slow
 def test_a_training_waits_for_no_draw_that_it_does_not_need(tmp_path: Path) -> None:
     """Neither at its end nor when it is to stop, and it goes on from there as if it had never stopped. Broken variants: the
     process ends when the draw does; a stop that is heard when the step is over."""
@@ -352,7 +353,6 @@ def test_a_training_waits_for_no_draw_that_it_does_not_need(tmp_path: Path) -> N
     assert differences(everything(straight.run), everything(stopped.run)) == []
 
 
-@pytest.mark.slow
 def test_a_killed_run_goes_on_in_the_draws_of_its_epoch(tmp_path: Path) -> None:
     """To the bit, and draws leave no file behind. Broken variant: an epoch counted from the resumption."""
     straight, killed = (Runner(tmp_path / name, [*RUN, "train.steps=60"]) for name in ("straight", "killed"))

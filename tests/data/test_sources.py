@@ -20,6 +20,8 @@ from glassformer.errors import UserError
 from tests.counts import count
 from tests.data_files import lines, write
 
+pytestmark = pytest.mark.slow
+
 # A separator of Unicode inside a line is not a line's end; tools that think so shift one of two aligned files.
 PAIRS = [(f"source {i} \u2028 ä", f"目标 {i} \x85 é") for i in range(300)]
 LABELLED = [(f"text {i} 好", f"label{i % 3}") for i in range(300)]
@@ -256,7 +258,6 @@ def test_lines_and_records_as_documents(tmp_path: Path) -> None:
     assert sorted(d.text for d in found) == sorted(f"text\n{i}" for i in range(100))
 
 
-@pytest.mark.slow
 def test_memory_stays_bounded(tmp_path: Path) -> None:
     """25 MB of text, and as much in one line: a reader that holds a file, or all lines, takes 25 MB and more."""
     path = write(tmp_path / "a.txt", ("0123456789abcde " * 32 + "\n") * 50_000)

@@ -14,17 +14,15 @@ from glassformer.data.sources import open_split
 from glassformer.errors import UserError
 from tests.data_files import write
 
+pytestmark = pytest.mark.slow
+
 BAD = [
     ("a.tsv", b"a\tb\njust one\n", {}, r"a\.tsv, line 2: only one column"),
     ("a.tsv", b"a\tb\nc\td\n\xff\te\n", {}, r"a\.tsv, line 3: not valid UTF-8 \(byte 0xff\)"),
     ("a.tsv", b"", {}, r"a\.tsv is empty"),
     ("a.tsv", b"\n\n", {}, r"a\.tsv holds no example"),
-    (
-        "a.tsv",
-        "a\tb\nä\tö\n".encode("utf-16"),
-        {"on_error": "skip"},
-        r"a\.tsv: UTF-16",
-    ),  # and not the lines without umlauts
+    ("a.csv", "原文,译文\n你好,世界\n".encode("gb18030"), {}, r"iconv -f gb18030 -t utf-8 a\.csv > utf8-a\.csv"),
+    ("a.tsv", "a\tö\n".encode("utf-16")[:-1], {}, r"a\.tsv, line 1: not valid UTF-8"),
     ("a.tsv.gz", gzip.compress(b"a\tb\n" * 1000, mtime=0)[:-20], {}, r"a\.tsv\.gz is not a whole gzip file"),
     ("a.tsv.gz", b"a\tb\n", {}, r"a\.tsv\.gz is not a whole gzip file"),
     ("a.jsonl", b'{"source": "a", "target": "b"}\n{"source": \n', {}, r"a\.jsonl, line 2: not valid JSON"),

@@ -24,6 +24,7 @@ from tests.laws.test_decoding_cache import SEARCHES, same, some_texts
 from tests.laws.test_decoding_neighbours import float_model
 from tests.laws.zoo import VOCABULARY, small
 from tests.tables import CONTROLS, TableModel, by_hand, everything
+from tests.uncached import uncached_batch
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -223,7 +224,7 @@ def test_a_prompt_longer_than_the_block_is_cropped_and_it_is_said() -> None:
         for batch_invariant in (False, True):
             with pytest.warns(UserWarning, match="reads 24 at once"):
                 found = generate_batch(model, prompts, replace(config, batch_invariant=batch_invariant))
-            reference = generate_batch(model, prompts, replace(config, engine="plain"), cached=False)
+            reference = uncached_batch(model, prompts, replace(config, engine="plain"))
             assert [h[0].ids for h in found] == [h[0].ids for h in reference]
 
 

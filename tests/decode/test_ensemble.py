@@ -15,13 +15,12 @@ import torch
 import glassformer
 from glassformer import Transformer
 from glassformer.config import DecodeConfig
-from glassformer.decode import Driver, Request, translate_batch
+from glassformer.decode import translate_batch
 from glassformer.decode.ensemble import Ensemble
-from glassformer.decode.generate import answers_of
-from glassformer.decode.stepper import HostSearchStepper
 from glassformer.errors import ConfigError, UserError
 from glassformer.text.tokenizer import BOS, EOS
 from tests.commands import call
+from tests.uncached import uncached_batch
 
 V = 12
 DRAWN = random.Random(5)
@@ -78,7 +77,7 @@ def test_two_are_the_mean_of_their_probabilities(engine: str) -> None:
 def test_cached_is_uncached() -> None:
     ensemble = Ensemble([member(1), member(2, n_embd=16), member(3, positions="learned")])
     config = DecodeConfig(beam=4, n_best=2, max_new_tokens=9)
-    cached, uncached = (translate_batch(ensemble, SOURCES, config, cached=how) for how in (True, False))
+    cached, uncached = (decode(ensemble, SOURCES, config) for decode in (translate_batch, uncached_batch))
     assert [[h.ids for h in one] for one in cached] == [[h.ids for h in one] for one in uncached]
 
 
@@ -89,22 +88,6 @@ def test_a_model_with_itself_is_the_model() -> None:
     for one, other in zip(alone, twice, strict=True):
         assert [h.ids for h in one] == [h.ids for h in other]
         assert [h.logprob for h in one] == pytest.approx([h.logprob for h in other], abs=1e-4)
-
-
-def test_a_search_on_the_host_is_the_search() -> None:
-    """For devices that have no float64 (MPS): the model steps there, the search decides on the CPU. Here both are the CPU."""
-    model, config = member(1), DecodeConfig(beam=3, n_best=2, max_new_tokens=9, batch_size=4)
-    driver = Driver(model, config)
-    plain = driver.start
-
-    def start() -> Any:
-        stepper, state = plain()
-        return HostSearchStepper(stepper, torch.device("cpu")), state
-
-    driver.start = start  # type: ignore[method-assign]
-    found = [h for _, h in answers_of(driver, [Request(source) for source in SOURCES], in_order=True)]
-    expected = translate_batch(model, SOURCES, config)
-    assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
 
 
 def test_runs_as_an_ensemble(tmp_path: Path) -> None:

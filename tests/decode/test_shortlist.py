@@ -17,7 +17,7 @@ from glassformer.decode import Request, TokenConstraints, answer, stepper, trans
 from glassformer.decode.request import SpecialTokens
 from glassformer.decode.shortlist import Shortlist
 from glassformer.errors import ConfigError, UserError
-from glassformer.lab.better.shortlist import make_shortlist, translation_table
+from glassformer.improve.shortlist import make_shortlist, translation_table
 from glassformer.text.tokenizer import BOS, EOS
 from tests.decode.test_ensemble import SOURCES, V, member
 from tests.laws.test_decoding_cache import same

@@ -19,6 +19,8 @@ from glassformer.errors import UserError
 from glassformer.tasks.translate import encoded, translate_each
 from tests.talking import make_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("head", ["classify", "tag"])
 def test_answers_from_four_threads(head: str, tmp_path: Path) -> None:

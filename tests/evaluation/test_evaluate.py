@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.config import ModelConfig
-from glassformer.data.batches import SentenceBatches
+from glassformer.config import ModelConfig, Recipe
+from glassformer.data.batches import Batch, SentenceBatches
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
 from glassformer.evaluation.metrics import Scores, is_better, label_scores, text_scores, written_scores
-from glassformer.evaluation.teacher_forced import teacher_forced
+from glassformer.evaluation.teacher_forced import example_losses, teacher_forced, validated_examples
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
+from glassformer.nn.rows import Rows
+from glassformer.nn.taps import replace as replace_tap
 from tests.trainers import WORDS, lines
 
 ENGLISH = [
@@ -55,6 +57,48 @@ def test_loss_and_accuracy_are_over_every_real_position_and_no_other() -> None:
     assert found.values["loss"] == pytest.approx(total / count, rel=1e-5)
     assert found.values["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
     assert found.values["token_accuracy"] == pytest.approx(100 * right / count)
+
+
+@pytest.mark.parametrize("family", ["transformer", "gpt", "bert"])
+def test_logits_are_made_a_few_at_a_time_and_the_scores_stay(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken variants: logits of all positions of a batch; a piece's last positions left out; losses of another position."""
+    config = ModelConfig(family=family, vocab_size=WORDS, block_size=64, n_layer=1, n_head=2, n_embd=16)  # type: ignore[arg-type]
+    model = build_model(config).eval()
+    torch.manual_seed(3)
+    rows = Rows.padded(torch.randint(WORDS, (6, 9)), [9, 4, 7, 1, 9, 2])
+    labels = torch.where(rows.real, torch.randint(WORDS, (6, 9)), IGNORE)
+    source = rows if family == "transformer" else None
+    batch = Batch(source, rows, labels, int(rows.real.sum()), tuple(range(6)))
+    whole, each = teacher_forced(model, [batch]).values, example_losses(model, [batch])
+    monkeypatch.setattr("glassformer.evaluation.teacher_forced.LOGITS_AT_A_TIME", 5 * WORDS)
+    sizes: list[int] = []
+
+    def watch(logits: torch.Tensor) -> torch.Tensor:
+        sizes.append(logits.numel())
+        return logits
+
+    with replace_tap(model, "logits", watch):
+        assert teacher_forced(model, [batch]).values == pytest.approx(whole, rel=1e-6)
+        for number, loss in example_losses(model, [batch]).items():
+            assert loss.nats == pytest.approx(each[number].nats, rel=1e-6)
+            assert (loss.labels, loss.right) == (each[number].labels, each[number].right)
+    assert max(sizes) <= 5 * WORDS and sum(sizes) == 2 * int(rows.real.sum()) * WORDS
+
+
+def test_a_validation_takes_a_tenth_of_the_training_between_two() -> None:
+    """By the recipe's numbers: a step is three forward passes. Broken variants: all of 20,000 examples after every twenty
+    steps; fewer than 1,000; steps that the run never takes counted as training."""
+    pairs = Pairs(TokenFile.of(lines(4000, 1), WORDS), TokenFile.of(lines(4000, 2), WORDS))
+    batches = SentenceBatches(pairs, budget=512, limit=32, layout="padded", seed=1)
+
+    def examples(every: int, steps: int = 10_000) -> int:
+        train = {"steps": steps, "validate_every": every}
+        return validated_examples(batches, Recipe.from_dict({"data": {"batch_tokens": 512}, "train": train}))
+
+    assert examples(1) == 1000 and examples(10**6, 10**6) == 20_000
+    a_tenth = 0.3 * 200 * 512
+    assert 0.9 * a_tenth < int(batches.target[: examples(200)].sum()) < 1.1 * a_tenth
+    assert examples(10_000, steps=200) == examples(200)
 
 
 def test_exact_match_counts_whole_texts() -> None:

@@ -19,6 +19,8 @@ from glassformer.tasks import score
 from glassformer.text.tokenizer import BOS, EOS
 from tests.commands import call
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["red", "green", "blue", "white", "black"]
 TINY = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 24}
 STEPS = {"steps": 4, "validate_every": 4, "save_every": 4, "device": "cpu", "validate_examples": 4}

@@ -3,8 +3,8 @@
 Everything that goes wrong is real: the process kills itself with SIGKILL, sends itself a signal, runs into the kernel's
 limits, or gets an error from a system call. What is arranged is only the moment.
 
-    {"at": "before-rename", "nth": 2, "do": "kill"}       at the second such moment; also term, int, power-cut, and
-                                                          error: the disk cannot be read
+    {"at": "before-rename", "nth": 2, "do": "kill"}       at the second such moment; also term, int, stop, hang,
+                                                          power-cut, and error: the disk cannot be read
     {"call": "write", "nth": 5, "errno": 28}              the fifth os.write in the run's folder fails so
     {"poison": "gradient", "example": 7}                  the batch with this example has a NaN there; also loss, spike
     {"memory": 12}                                        from step 12 on the process gets no more memory
@@ -14,6 +14,7 @@ limits, or gets an error from a system call. What is arranged is only the moment
     {"draws": "code"}                                     what the process that draws later epochs begins with
     {"spy": "file"}                                       a line for each step: SHA-256 of weights, optimizer and average
     {"examples": "file"}                                  a line for each micro-batch: the examples it learned from
+    {"variables": {"GLASSFORMER_CACHE": "folder"}}        of the environment
     {"double": true}                                      all numbers in float64
     {"variant": "no-fsync"}                               the guard is broken on purpose, to see that a test notices
 """
@@ -138,6 +139,8 @@ def arrange_moment(fault: dict[str, Any], root: Path) -> None:
     actions: dict[str, Callable[[], Any]] = {
         "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
         "term": lambda: os.kill(os.getpid(), signal.SIGTERM),
+        "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+        "hang": lambda: threading.Event().wait(),
         "int": lambda: os.kill(os.getpid(), signal.SIGINT),
         "error": read_error,
         "power-cut": lambda: cut.happen() if cut else None,
@@ -352,6 +355,8 @@ def drive(arguments: list[str], root: str, output: str, faults: list[dict[str, A
             arrange_spy(fault["spy"])
         elif "examples" in fault:
             arrange_examples(fault["examples"])
+        elif "variables" in fault:
+            os.environ.update(fault["variables"])
         elif "double" in fault:
             torch.set_default_dtype(torch.float64)
         elif "file_size" in fault:

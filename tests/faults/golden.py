@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from glassformer.accel.small_products import widest_training
 from glassformer.accel.tuning import short_rows
 from glassformer.runs.folder import RunFolder
 from tests.faults.processes import Runner
@@ -52,7 +51,7 @@ def here() -> dict[str, Any]:
         "machine": platform.machine(),
         "kernels": torch.backends.cpu.get_cpu_capability(),
         "processor": processor(),
-        "trials": {"keys": short_rows(), "width": widest_training()},  # beside other work they may end otherwise
+        "trials": {"keys": short_rows()},  # beside other work they may end otherwise
     }
 
 

@@ -163,7 +163,7 @@ def everything(run: RunFolder) -> dict[str, str]:
         for saved in kind.steps():
             weights = tensor_digests(kind.path(saved) / "model.safetensors")
             found |= {f"{kind.folder.name}-{saved}/{n}": d for n, d in weights.items()}
-    found |= {f"state/{k}": repr(v) for k, v in state.items() if k not in ("metrics_bytes", "run")}
+    found |= {f"state/{k}": repr(v) for k, v in state.items() if k not in ("metrics_bytes", "seconds", "run")}
     found["rest of the data"] = rest_of_the_data(run, state)
     for number, line in enumerate(run.metrics()):
         found[f"metrics/{number}"] = repr({k: v for k, v in line.items() if k != "clock"})

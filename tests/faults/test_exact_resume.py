@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from glassformer.runs.phases import has_record
 from tests.faults.processes import Ended, Runner, differences, everything
 
 pytestmark = pytest.mark.slow
@@ -50,10 +51,6 @@ CASES = {
         [],
     ),
     "with the norms of layers": Case("train.log_layers=true train.steps=20", [kill("step", 14)], [(0, 10)]),
-    "with soap": Case("train.optimizer=soap train.weight_decay=0.1 train.steps=20", [kill("step", 14)], [(0, 10)]),
-    "schedule-free": Case(
-        "train.optimizer=schedule-free train.schedule=constant train.steps=20", [kill("step", 14)], [(0, 10)]
-    ),
     "with muon": Case("train.optimizer=muon train.weight_decay=0.1 train.steps=20", [kill("step", 14)], [(0, 10)]),
     "with batch norm and recomputation": Case(
         "model.norm=batch train.checkpoint_activations=true train.steps=20", [kill("step", 14)], [(0, 10)]
@@ -125,6 +122,22 @@ def test_the_comparison_sees_an_order_that_is_replayed(never_stopped: Callable[[
     assert ended.code == 0, ended.said
     found = differences(everything(straight.run), everything(stopped.run))
     assert any(name.startswith("model/") for name in found) and any(name.startswith("metrics/") for name in found)
+
+
+def test_killed_after_its_final_weights_it_is_finished(tmp_path: Path) -> None:
+    """Nothing is trained again, and the picture, the line of times and the last words come, once. Broken variant: "there is
+    nothing to go on with"."""
+    straight, runner = Runner(tmp_path / "straight"), Runner(tmp_path / "run")
+    assert straight.train().code == 0
+    saves = 30 // 5  # checkpoints, each renamed, and then the final weights
+    assert runner.train(kill("after-rename", saves + 1)).code == KILLED
+    assert runner.run.finished() == 30 and not has_record(runner.run.metrics_file)
+    ended = runner.command(["train", str(runner.folder), "--resume"], draw=True).wait()
+    assert ended.code == 0 and "the run is in" in ended.said and "next: glassformer" in ended.said
+    assert has_record(runner.run.metrics_file) and (runner.folder / "curves.png").exists()
+    assert differences(everything(straight.run), everything(runner.run)) == []
+    before = runner.run.metrics_file.read_bytes()
+    assert "nothing to go on with" in runner.resume().said and runner.run.metrics_file.read_bytes() == before
 
 
 def test_a_finished_run_says_so_and_is_left_alone(tmp_path: Path) -> None:

@@ -72,25 +72,3 @@ def test_the_reader_leaves_and_then_a_stop_is_asked_for(number: int, straight: R
         assert (runner.run.checkpoints.latest_good() or 0) == runner.logged_steps()
         assert runner.resume().code == 0
     assert differences(everything(straight.run), everything(runner.run)) == []
-
-
-def test_verify_resume_takes_its_child_along(tmp_path: Path) -> None:
-    """However it ends: SIGTERM, and SIGKILL, after which nobody can tidy up."""
-    marker = f"train.noam_factor={random.randint(10**6, 10**7)}"
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        command = [sys.executable, "-m", "glassformer", "verify-resume", "copy", *TINY, marker, "--steps", "5000"]
-        environment = ENVIRONMENT | {"TMPDIR": str(tmp_path)}
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
-        children: list[str] = []
-        while not children and process.poll() is None:
-            time.sleep(0.05)
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        time.sleep(0.5)
-        process.send_signal(number)
-        process.wait(60)
-        until = time.monotonic() + 60
-        while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < until:
-            time.sleep(0.05)
-        assert not any(Path(f"/proc/{child}").exists() for child in children), number
-        if number == signal.SIGTERM:
-            assert list(tmp_path.iterdir()) == [], "temporary folders are gone, too"

@@ -1,50 +1,21 @@
-"""`glassformer verify-resume` and `glassformer doctor`, as a person calls them."""
+"""`glassformer doctor`, as a person calls it."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from glassformer.lab.verify_resume import compare
 from glassformer.runs.doctor import examine
 from glassformer.runs.folder import RunFolder
 from tests.counts import count
-from tests.faults.processes import ROOT, TINY, Runner
+from tests.faults.processes import Runner
 
 pytestmark = pytest.mark.slow
 KILLED = -9
-
-
-def test_verify_resume(tmp_path: Path) -> None:
-    """Three processes of its own, nothing forked, nothing preloaded: 0 bits differ."""
-    command = [sys.executable, "-m", "glassformer", "verify-resume", "copy", *TINY, "train.ema=0.9", "--steps", "6"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "0 bits differ" in done.stdout
-    for part in ("parameters", "optimizer", "moving average", "random state", "place in the data", "final weights"):
-        assert part in done.stdout
-    assert "going on from step 6" in done.stderr
-
-
-def test_two_runs_that_differ_are_told_apart(tmp_path: Path) -> None:
-    """What it would say if a resume were wrong: here the order of epoch 0 is replayed, and the rows say where it shows."""
-    settings = ["train.steps=60", "train.validate_every=60"]
-    straight, stopped = (Runner(tmp_path / kind, settings) for kind in ("straight", "stopped"))
-    assert straight.train().code == 0
-    assert stopped.train({"at": "step", "nth": 58, "do": "kill"}).code == KILLED
-    assert stopped.resume({"variant": "epoch-0-order"}).code == 0
-    parts = {part.name: part for part in compare(straight.run, stopped.run)}
-    assert parts["parameters"].bits > 0 and "bits; at most" in parts["parameters"].differences[0].what
-    assert parts["optimizer"].bits > 0 and parts["log, line by line"].bits > 0
-    assert len(parts["log, line by line"].differences) == 6  # five losses and a validation
-    same = compare(straight.run, straight.run)
-    assert sum(part.bits for part in same) == 0 and all(part.compared and not part.differences for part in same)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from glassformer.errors import ConfigError
 from glassformer.formats.ctranslate2 import spec as conversion
 from glassformer.models import build_model
 from glassformer.nn.rows import Rows
-from tests.laws.zoo import SMALL, cases, small
+from tests.laws.zoo import SMALL, small, variants
 
 VOCABULARIES = conversion.Vocabularies(bos=1, eos=2, unknown=3)
 EXTRA = [
@@ -47,7 +47,7 @@ def by_the_model(model: Any, source: list[int], target: list[int]) -> list[float
     return [float(chances[i, token]) for i, token in enumerate(wanted)]
 
 
-@pytest.mark.parametrize(("family", "changes"), [*cases("transformer", "gpt"), *EXTRA])
+@pytest.mark.parametrize(("family", "changes"), [*variants("transformer", "gpt"), *EXTRA])
 def test_converted_models_say_what_ours_say(family: str, changes: dict[str, Any]) -> None:
     """Every kind of model of the zoo. Caught: sines before cosines, a last norm left out behind post-norm, keys and values
     exchanged, an epsilon that is the library's own."""
@@ -69,7 +69,7 @@ def test_converted_models_say_what_ours_say(family: str, changes: dict[str, Any]
 def test_most_of_the_zoo_can_be_converted() -> None:
     """Or the test above would hold for nothing."""
     every = [
-        ModelConfig(**{**SMALL, "family": case.values[0], **case.values[1]}) for case in cases("transformer", "gpt")
+        ModelConfig(**{**SMALL, "family": case.values[0], **case.values[1]}) for case in variants("transformer", "gpt")
     ]
     assert sum(conversion.unsupported_setting(config) is None for config in every) > 0.5 * len(every)
 

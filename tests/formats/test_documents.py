@@ -265,7 +265,11 @@ def test_the_command(folder: Path) -> None:
     assert said.stdout == (folder / "seite.html").read_text() and "{name}" in said.stdout
     again = call("translate", "run", "--file", "page.html", "--markup", "--out", "seite.html", cwd=folder)
     assert again.returncode == 2 and "is there already" in again.stderr
-    for words in (["--markup"], ["--markup", "--file", "page.html", "--json"], ["--markup", "--keep-numbers", "x"]):
+    for words in (
+        ["--markup"],
+        ["--markup", "--file", "page.html", "--json"],
+        ["--markup", "--set", "keep_numbers=true", "x"],
+    ):
         wrong = call("translate", "run", *words, cwd=folder)
         assert wrong.returncode == 2 and "--markup takes a document" in wrong.stderr
     (folder / "kind.xyz").write_text("the cat")

@@ -31,7 +31,7 @@ from glassformer.formats.huggingface.writer import tensors_from
 from glassformer.formats.onnx import spec as conversion
 from glassformer.formats.onnx.writer import OnnxModel
 from glassformer.formats.parity import ParityFailed
-from glassformer.formats.sample import own_sample
+from glassformer.formats.runtime import own_sample
 from glassformer.formats.untrusted import read_tensors
 from tests.small_runs import small_run
 

@@ -29,6 +29,8 @@ from tests.commands import call, call_program
 from tests.external_models import gpt2, marian, spm_bytes
 from tests.small_runs import small_run
 
+pytestmark = pytest.mark.slow
+
 PAIRS = "".join(f"{n} cats sat on the mat\ta hat and {n} mice\n" for n in range(40))
 
 
@@ -43,7 +45,6 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -71,7 +72,6 @@ def test_a_run_is_moved_and_still_answers(translator: Path, tmp_path: Path) -> N
     assert glassformer.load(tmp_path / "b").translate("the cat sat", beam=3, n_best=3).texts == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("how", "there"), [("kill", False), ("kill", True), ("interrupt", True)])
 def test_an_import_that_breaks_off_in_its_comparison_leaves_no_run(
     how: str, there: bool, good: Path, tmp_path: Path

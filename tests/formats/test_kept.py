@@ -16,7 +16,7 @@ from glassformer.errors import UserError
 from glassformer.formats.documents import read_document
 from glassformer.formats.documents.document import DocumentParts
 from glassformer.tasks.markup import Aligned, render, token_spans
-from glassformer.text.markup import Segment
+from glassformer.text.markup import Segment, as_html
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 MC = "http://schemas.openxmlformats.org/markup-compatibility/2006"
@@ -34,7 +34,7 @@ def done(document: DocumentParts, translate: Callable[[str], str] = str) -> byte
             spans = token_spans(list(part.text), part.text)
             aligned = Aligned(translate(part.text), spans, spans, np.eye(len(spans)))
             whole = 0, len(part.text)
-            parts.append(render(part.nodes, aligned, whole, whole, part.escape or document.escape))
+            parts.append(render(part.nodes, aligned, whole, whole, as_html if part.is_html else document.escape))
         else:
             parts.append(part)
     return document.written(parts)

@@ -22,9 +22,8 @@ from glassformer.config import DataConfig, ModelConfig, Recipe
 from glassformer.config.recipe import read_recipe
 from glassformer.formats.export import write
 from glassformer.formats.onnx.writer import OnnxModel
-from glassformer.formats.ours import OurRuntime
 from glassformer.formats.parity import share_of_same
-from glassformer.formats.runtime import Case
+from glassformer.formats.runtime import Case, OurRuntime
 from glassformer.formats.targets import target_of
 from glassformer.models import build_model
 from glassformer.tasks import TextModel

@@ -127,7 +127,7 @@ def test_a_config_there_and_back(case: str) -> None:
         "architectures": [DIALECTS[name].classes[config.head]],
         "id2label": {str(i): str(i) for i in range(config.n_label)},
     }
-    there = ModelConfig(**DIALECTS[name].from_config(facts))
+    there = ModelConfig(**DIALECTS[name].settings(facts))
     for field in (
         "n_embd",
         "hidden",

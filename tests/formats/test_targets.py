@@ -13,8 +13,7 @@ import pytest
 from glassformer.decode.external import EXTERNAL_ENGINES, LogitsEngine, SearchEngine, external_engine
 from glassformer.errors import UserError
 from glassformer.formats.export import check
-from glassformer.formats.target import FormatWriter
-from glassformer.formats.targets import HELP, TARGETS, names
+from glassformer.formats.targets import HELP, TARGETS, FormatWriter, names
 
 ROOT = Path(__file__).parents[2]
 

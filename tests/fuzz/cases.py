@@ -75,7 +75,7 @@ COMMANDS: dict[str, list[Any]] = {
     "data get": ["shakespeare", "--mirror", "http://127.0.0.1:9"],
 }
 """What each verb is called with; its options come from its signature. What trains for
-minutes whatever it is given (`demo`, `reproduce`, `verify-resume`, `ablate`, `complexity`, `study`) or serves without end is left
+minutes whatever it is given (`demo`, `reproduce`, `verify-resume`, `sweep`, `complexity`, `study`) or serves without end is left
 out."""
 
 

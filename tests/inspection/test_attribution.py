@@ -21,6 +21,8 @@ from glassformer.nn.taps import record, replace
 from tests.inspection.families import FAMILIES, TEXT, logits_of, page_of
 from tests.talking import make_run
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"family": "gpt", "n_layer": 2}
 MORE: dict[str, dict[str, Any]] = {
     "batch": {"model": {**SMALL, "norm": "batch"}},

@@ -18,6 +18,8 @@ from glassformer.text.tokenizer import BOS, EOS
 from tests.inspection.families import FAMILIES
 from tests.talking import make_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("kind", ["transformer", "gpt"])
 def test_the_answer_is_that_of_the_patched_model(kind: str, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from tests.commands import call
 from tests.inspection.families import FAMILIES, TEXT, page_of, with_checkpoints
 from tests.talking import make_run
 
+pytestmark = pytest.mark.slow
+
 
 def check_pictures(folder: Path, names: set[str]) -> None:
     from matplotlib.image import imread
@@ -34,7 +36,6 @@ PICTURES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt", "classify"])
 def test_pictures_of_every_view(insides: dict[str, Inspection], tmp_path: Path, name: str) -> None:
     """An untrained model says anything, control characters too. Caught: an SVG that is not XML."""
@@ -42,7 +43,6 @@ def test_pictures_of_every_view(insides: dict[str, Inspection], tmp_path: Path, 
     check_pictures(tmp_path, PICTURES[name])
 
 
-@pytest.mark.slow
 def test_the_command_writes_a_page_and_pictures(tmp_path: Path) -> None:
     path = make_run(tmp_path / "run", **FAMILIES["transformer"])
     with_checkpoints(path, [5, 10])

@@ -31,13 +31,14 @@ from glassformer.evaluation.held_out import held_out, written
 from glassformer.evaluation.metrics import text_scores
 from glassformer.evaluation.teacher_forced import model_inputs, teacher_forced
 from glassformer.inspection import compare as study
-from glassformer.inspection.compare.attention import head_distances
-from glassformer.inspection.compare.comparison import Comparison, Sentence
+from glassformer.inspection.compare.comparison import Comparison, Sentence, head_distances
 from glassformer.runs.folder import RunFolder
 from tests.commands import call
 from tests.counts import count
 from tests.small_runs import small_run
 from tests.test_plots import check_pictures
+
+pytestmark = pytest.mark.slow
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "slept", ".", "dogs", "bark"]
 
@@ -116,7 +117,6 @@ def test_intervals_are_those_of_sacrebleu() -> None:
     assert (same.difference.low, same.difference.high, same.p) == (0.0, 0.0, 1.0), "paired: nothing differs in any draw"
 
 
-@pytest.mark.slow
 def test_an_interval_of_95_percent_holds_the_truth_95_times_of_a_hundred() -> None:
     """Accuracies of known chances, many times over. Broken variants: intervals of one standard deviation (68%)."""
     generator = np.random.default_rng(0)
@@ -173,7 +173,6 @@ def runs_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[RunFold
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pairs", "text", "classify", "tag", "prompts", "decoder classify"])
 def test_two_runs_side_by_side(kind: str, runs_of: dict[str, tuple[RunFolder, RunFolder]], tmp_path: Path) -> None:
     """The scores are those that `evaluate` would give each, example by example. Broken variants: the runs exchanged; an

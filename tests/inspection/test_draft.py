@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import glassformer
-from glassformer.accel import small_products as products
-from glassformer.accel import trials
 from glassformer.inspection import search as searching
-from glassformer.inspection.cuts import live_data
+from glassformer.inspection.cuts import cut_data
 from glassformer.inspection.model_input import with_special_tokens
 from glassformer.inspection.search import revise, search
 from glassformer.probe.cutting import ablate
 from tests.inspection.families import FAMILIES
 from tests.talking import make_run
+
+pytestmark = pytest.mark.slow
 
 TEXTS = ("the cat", "a dog ran", "a dog ra", "Anna", "Tom lives in Rome", "3 mai 1979")
 TEXT = "Anna"
@@ -42,7 +40,6 @@ def greedy(model: Any, text: str) -> tuple[list[int], list[int] | None]:
     return source, found.ids if found.ended == "eos" else None
 
 
-@pytest.mark.slow
 def test_a_draft_leads_to_the_answer_of_a_search_or_to_nothing(model: Any) -> None:
     """From the answer to the text before, from noise, and in a model with a part cut off. Broken variants: the first pass
     taken for the answer; the draft's tail kept behind an end; the whole model asked in place of the cut one."""
@@ -78,40 +75,9 @@ def test_what_a_draft_cannot_tell_is_searched(model: Any, monkeypatch: pytest.Mo
 
 def test_the_page_says_the_same_with_a_draft_and_without(model: Any) -> None:
     """Broken variant: the draft shown unrevised."""
-    plain = live_data(model, TEXT, None, "run", explained=False)
+    plain = cut_data(model, TEXT, None, "run", explained=False)
     ids = plain["outputs"]["ids"]
     for draft in (ids, ids[:1], [9, 9]):
-        found = live_data(model, TEXT, None, "run", explained=False, draft=draft)
+        found = cut_data(model, TEXT, None, "run", explained=False, draft=draft)
         assert found["answer"] == plain["answer"] and found["outputs"]["ids"] == ids
         assert found["outputs"]["logprob"] == pytest.approx(plain["outputs"]["logprob"], abs=1e-5)
-
-
-def test_small_products_leave_the_switch_as_it_was(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While any thread is inside, oneDNN is off; then it is as before, on or off. A large product, or a trial that was lost,
-    leaves it alone. Broken variants: the thread that leaves first switches it on for the other; what was off comes back on."""
-    monkeypatch.setattr(trials, "gains", lambda name, measure: {"1000": 2.0, "1000000": 1.5, "10000000": 0.7})
-    switch, entered, leave = torch.backends.mkldnn, threading.Event(), threading.Event()
-
-    def other() -> None:
-        with products.small_products(model.model, 4):
-            entered.set()
-            leave.wait(10)
-
-    for start in (True, False):
-        monkeypatch.setattr(switch, "enabled", start)
-        with products.small_products(model.model, 10**6):
-            assert switch.enabled is start
-        thread = threading.Thread(target=other)
-        thread.start()
-        assert entered.wait(10)
-        with products.small_products(model.model, 4):
-            assert not switch.enabled
-        assert not switch.enabled
-        leave.set()
-        thread.join()
-        assert switch.enabled is start
-        entered.clear(), leave.clear()
-    monkeypatch.setattr(switch, "enabled", True)
-    monkeypatch.setattr(trials, "gains", lambda name, measure: {"1000": 0.9})
-    with products.small_products(model.model, 4):
-        assert switch.enabled

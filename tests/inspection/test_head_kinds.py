@@ -11,6 +11,8 @@ from glassformer.inspection.heads.importance import Importance
 from glassformer.inspection.heads.kinds import KINDS, AttentionStats, add_attention, add_induction, kind_of
 from glassformer.probe.seeing import Component
 
+pytestmark = pytest.mark.slow
+
 LENGTHS = torch.tensor([7, 5])  # two rows of seven places, the second with two of padding
 
 

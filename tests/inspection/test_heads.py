@@ -30,6 +30,8 @@ from tests.commands import call
 from tests.small_runs import small_run
 from tests.test_plots import check_pictures
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
@@ -80,7 +82,6 @@ def test_losses_of_single_examples_add_up_to_the_loss(folders: dict[str, RunFold
         assert 100 * sum(t.right for t in each.values()) / labels == pytest.approx(values["token_accuracy"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pairs", "text", "classify", "prompts", "decoder classify"])
 def test_worth_is_what_is_measured_without_the_part(folders: dict[str, RunFolder], kind: str) -> None:
     """For one head and one MLP by hand: the head's columns set to zero in the weights. And the last point of the curve has
@@ -141,7 +142,6 @@ def test_how_many_can_go() -> None:
     assert found("perplexity", [49, 50.5, 50.6, 40, 40]) == 2
 
 
-@pytest.mark.slow
 def test_the_table_fits_a_terminal() -> None:
     """Names and numbers whole in 80 columns, with all the scores of a model that writes. Caught: `encode…`."""
     whole = {"loss": 0.0004, "bleu": 100.0, "exact_match": 100.0}
@@ -195,7 +195,6 @@ def test_figures(tmp_path: Path, folders: dict[str, RunFolder]) -> None:
 # The verb, and pruned runs -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pairs", "text", "classify"])
 def test_a_pruned_run_is_a_run(folders: dict[str, RunFolder], tmp_path: Path, kind: str) -> None:
     """Every verb takes it; it answers as the ablated model and is smaller on the disk. Broken variants: weights set to zero

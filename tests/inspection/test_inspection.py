@@ -22,6 +22,8 @@ from glassformer.tasks import TextModel
 from tests.inspection.families import FAMILIES, TEXT, logits_of, with_checkpoints
 from tests.talking import make_run
 
+pytestmark = pytest.mark.slow
+
 # ---- the pass
 
 

@@ -11,12 +11,14 @@ import torch
 
 import glassformer
 from glassformer.errors import UserError
-from glassformer.inspection.cuts import live_data
+from glassformer.inspection.cuts import cut_data
 from glassformer.inspection.next_token import TOP, next_token_data
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, EOS
 from tests.inspection.families import FAMILIES
 from tests.talking import make_run
+
+pytestmark = pytest.mark.slow
 
 TEXTS = {"transformer": "the cat", "gpt": "the cat", "gpt on pairs": "the cat"}
 GREEDY = {"decode": {"beam": 1, "max_new_tokens": 8}}
@@ -64,10 +66,10 @@ def test_the_distribution_is_the_models(model: Any) -> None:
 def test_it_goes_on_from_what_was_forced(model: Any) -> None:
     """The answer begins with the forced tokens, whatever their probability, and goes on with the likeliest each time. What it
     would have said by itself is told beside. Broken variants: the prefix searched away; the rest of the old answer kept."""
-    free = live_data(model, "the cat", None, "run", explained=False)
+    free = cut_data(model, "the cat", None, "run", explained=False)
     worst = next(i for i in reversed(step(model, []).sort(descending=True).indices.tolist()) if i > EOS + 2)
     for prefix in ([worst], [worst, 9]):
-        found = live_data(model, "the cat", None, "run", prefix=prefix, explained=False)
+        found = cut_data(model, "the cat", None, "run", prefix=prefix, explained=False)
         first = found["outputs"]["status"].index("forced")
         said = [i for i, status in zip(found["outputs"]["ids"], found["outputs"]["status"]) if status != "next"][first:]
         assert said[: len(prefix)] == prefix
@@ -79,21 +81,21 @@ def test_it_goes_on_from_what_was_forced(model: Any) -> None:
 
 def test_the_answer_forced_is_the_answer(model: Any) -> None:
     """Also with its end, which alone says that nothing follows."""
-    free = live_data(model, "the cat", None, "run", explained=False)
+    free = cut_data(model, "the cat", None, "run", explained=False)
     outputs = free["outputs"]
     own = [i for i, status in zip(outputs["ids"], outputs["status"]) if status == "written"]
     begun = [i for i in own if i != EOS]
-    again = live_data(model, "the cat", None, "run", prefix=begun[:3], explained=False)
+    again = cut_data(model, "the cat", None, "run", prefix=begun[:3], explained=False)
     if model.kind != "gpt":  # it goes on for as long again
         assert again["answer"] == free["answer"] and again["outputs"]["logprob"] == outputs["logprob"]
-    ended = live_data(model, "the cat", None, "run", prefix=[*begun[:2], EOS], explained=False)
+    ended = cut_data(model, "the cat", None, "run", prefix=[*begun[:2], EOS], explained=False)
     assert ended["answer"] == model.tokenizers.target.decode(begun[:2])
     assert ended["outputs"]["ids"][-2 if model.kind == "gpt" else -1] == EOS
 
 
 @pytest.mark.parametrize("prefix", [[BOS], [10**6], [-1]])
 def test_what_no_answer_begins_with_is_told(model: Any, prefix: list[int]) -> None:
-    for ask in (next_token_data, lambda *given: live_data(given[0], given[1], None, "run", prefix=given[2])):
+    for ask in (next_token_data, lambda *given: cut_data(given[0], given[1], None, "run", prefix=given[2])):
         with pytest.raises(UserError):
             ask(model, "the cat", prefix)
 

@@ -21,6 +21,8 @@ from glassformer.inspection.page.bundle import IMPORT, english_words
 from tests.inspection.families import page_of
 from tests.talking import make_run
 
+pytestmark = pytest.mark.slow
+
 
 def unpacked(packed: dict[str, Any]) -> np.ndarray:
     """An array of a report, read as its description says."""
@@ -119,7 +121,6 @@ def test_what_a_page_notes_is_in_both_languages_too(insides: dict[str, Inspectio
 SIXTY = " ".join(["Anna lives in Paris, and Tom lives in Rome; the river was cold."] * 4)
 
 
-@pytest.mark.slow
 def test_sixty_tokens_of_a_large_model_stay_under_five_megabytes(tmp_path: Path) -> None:
     """The size of the paper's base model: six layers of eight heads on each side, 512 wide. Weights that say nothing are the
     worst case, since they compress least. Caught: arrays in float32, or q, k and v of every layer as they are."""

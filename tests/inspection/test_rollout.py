@@ -10,10 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.inspection.inspection import Inspection
-from glassformer.inspection.rollout import alignment, merge, rollout
+from glassformer.inspection.rollout import alignment, rollout
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.units import reading
+from tests.grouping import merge
 from tests.talking import SENTENCES
+
+pytestmark = pytest.mark.slow
 
 
 def flow(inside: Inspection) -> np.ndarray:
@@ -125,8 +128,8 @@ def test_words_in_chinese_and_letters_with_marks() -> None:
     assert found.characters.labels == ["e\u0301", family, "🇩🇪", "👍🏽"]
     assert reading(tokenizer_of("word"), tokenizer_of("word").encode("the cat sat.")).words.labels == [
         "the",
-        "cat",
-        "sat",
+        " cat",
+        " sat",
         ".",
     ]
 

@@ -94,6 +94,7 @@ class OfTokens(torch.nn.Module):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @pytest.mark.slow
+@pytest.mark.usefixtures("as_in_production")  # a traced length is no int
 def test_traced(family: str) -> None:
     model = OfTokens(small(family, n_kv_head=2, positions="rotary"), 2 if family == "transformer" else 1)
     tokens = torch.randint(0, 19, (2, 30))
@@ -102,6 +103,7 @@ def test_traced(family: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.usefixtures("as_in_production")
 def test_exported_with_a_free_length(family: str) -> None:
     """Caught: a shape or a table that is fixed at the length of the example."""
     model = OfTokens(small(family, positions="rotary"), 2 if family == "transformer" else 1).eval()

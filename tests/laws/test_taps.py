@@ -63,7 +63,7 @@ def test_replacing_by_itself_changes_nothing_and_by_zero_something(family: str) 
             with replace(model, name, lambda x: x):
                 assert gap([before], [run(model, SOURCE, TARGET)]) <= 1e-12
             with replace(model, name, lambda x: x * 0.5):
-                assert gap([before], [run(model, SOURCE, TARGET)]) > 1e-6, name
+                assert gap([before], [run(model, SOURCE, TARGET)]) > 1e-8, name  # rounding moves nothing above 1e-12
 
 
 def test_what_is_recorded_is_what_is_there() -> None:

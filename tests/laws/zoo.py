@@ -6,16 +6,22 @@ bias is random and large enough that whatever reaches a place where it should no
 
 from __future__ import annotations
 
+import functools
+import itertools
 import random
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import pytest
 import torch
 from torch import Tensor
 
 from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
 from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.nn import BatchNorm, Rows
+from tests.counts import SOAK
+from tests.covering import covering
 
 Model = Transformer | GPT | BERT
 Sentence = list[int]
@@ -36,26 +42,26 @@ SMALL: dict[str, Any] = {
 FAMILIES = ("transformer", "gpt", "bert")
 CAUSAL = ("transformer", "gpt")
 POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
-VARIANTS: dict[str, dict[str, Any]] = {
-    **{f"{scheme} positions": {"positions": scheme} for scheme in POSITIONS},
+Changes = dict[str, Any]
+# What can be chosen beside what SMALL is, and with what else: one of each line.
+CHOICES: dict[str, dict[str, Changes]] = {
+    "positions": {f"{scheme} positions": {"positions": scheme} for scheme in POSITIONS},
+    "activation": {name: {"activation": name} for name in ("gelu", "gelu_tanh", "relu2", "swiglu", "geglu")},
+    "norm": {"rms": {"norm": "rms"}, "batch norm, evaluating": {"norm": "batch"}, "no norm": {"norm": "none"}},
+    "order": {"post-norm": {"pre_norm": False, "final_norm": False}},
+    "keys": {"grouped heads": {"n_kv_head": 3}, "multi-query": {"n_kv_head": 1}},
+    "window": {"window 1": {"window": 1}, "window 4": {"window": 4}},
+    "sizes": {"free head sizes": {"head_size": 6, "value_size": 5}},
+    "queries": {"query-key norm": {"qk_norm": True}},
+    "scale": {"unscaled": {"scaled_attention": False}},
+    "bias": {"no bias": {"bias": False}},
+    "output": {"untied": {"tie_output": False}},
+    "embedding": {"embedding norm, scaled": {"embedding_norm": True, "scale_embeddings": True}},
+    "sharing": {"shared layers": {"share_layers": True}},
+    "residual": {"no residual": {"residual": False}},
+}
+MIXTURES: dict[str, Changes] = {
     **{f"{scheme}, window, grouped": {"positions": scheme, "window": 3, "n_kv_head": 2} for scheme in POSITIONS},
-    **{name: {"activation": name} for name in ("gelu", "gelu_tanh", "relu2", "swiglu", "geglu")},
-    "rms": {"norm": "rms"},
-    "batch norm, evaluating": {"norm": "batch"},
-    "no norm": {"norm": "none"},
-    "post-norm": {"pre_norm": False, "final_norm": False},
-    "grouped heads": {"n_kv_head": 3},
-    "multi-query": {"n_kv_head": 1},
-    "window 1": {"window": 1},
-    "window 4": {"window": 4},
-    "free head sizes": {"head_size": 6, "value_size": 5},
-    "query-key norm": {"qk_norm": True},
-    "unscaled": {"scaled_attention": False},
-    "no bias": {"bias": False},
-    "untied": {"tie_output": False},
-    "embedding norm, scaled": {"embedding_norm": True, "scale_embeddings": True},
-    "shared layers": {"share_layers": True},
-    "no residual": {"residual": False},
     "t5": {
         "positions": "relative",
         "norm": "rms",
@@ -72,23 +78,73 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "bias": False,
     },
 }
-ENCODER_DECODER_VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, Changes] = {name: how for line in CHOICES.values() for name, how in line.items()} | MIXTURES
+ENCODER_DECODER_VARIANTS: dict[str, Changes] = {
     "encoder of one layer": {"n_encoder_layer": 1},
     "an encoder of its own sizes": {"n_encoder_head": 4, "n_encoder_hidden": 12},
     "two vocabularies": {"source_vocab_size": VOCABULARY + 3, "share_source_target": False},
 }
 
 
-def cases(*families: str) -> list[Any]:
-    """(family, settings) for pytest, with readable names."""
-    import pytest
+def variants(*families: str) -> list[Any]:
+    """Every variant alone in every family, as (family, settings) for pytest."""
+    extra = {"transformer": ENCODER_DECODER_VARIANTS}
+    return [
+        pytest.param(family, changes, id=f"{family}: {name}")
+        for family in families
+        for name, changes in {**VARIANTS, **extra.get(family, {})}.items()
+    ]
 
+
+def is_model(changes: Changes) -> bool:
+    """Whether these settings go together."""
+    try:
+        ModelConfig(**{**SMALL, **changes})
+    except ConfigError:
+        return False
+    return True
+
+
+@functools.cache
+def cases(*families: str, also: tuple[str, ...] = ()) -> list[Any]:
+    """(family, settings) for pytest, with one of `also` as a third if there are any: so few that every two choices meet in one,
+    and each mixture in one family. In `make soak-laws` every variant in every family besides."""
+    plain: dict[str, dict[str, Changes]] = {
+        "family": {family: {"family": family} for family in families},
+        "also": {name: {} for name in also or ("",)},
+        **{line: ({} if line == "positions" else {"": {}}) | how for line, how in CHOICES.items()},
+    }
+    levels = {line: list(how.values()) for line, how in plain.items()}
+
+    def settings_of(row: dict[str, int]) -> Changes:
+        return {name: value for line, level in row.items() for name, value in levels[line][level].items()}
+
+    names = {line: list(how) for line, how in plain.items()}
     found = []
-    for family in families:
-        extra = ENCODER_DECODER_VARIANTS if family == "transformer" else {}
-        for name, changes in {**VARIANTS, **extra}.items():
-            found.append(pytest.param(family, changes, id=f"{family}: {name}"))
-    return found
+    encoders = itertools.cycle(({"": {}} | ENCODER_DECODER_VARIANTS).items())
+    for row in covering(levels, lambda row: is_model(settings_of(row))):
+        changes = settings_of(row)
+        chosen = [names[line][row[line]] for line in plain if line not in ("family", "also")]
+        if changes["family"] == "transformer":
+            encoder, more = next((name, more) for name, more in encoders if is_model(changes | more))
+            changes, chosen = changes | more, [*chosen, encoder]
+        family = changes.pop("family")
+        found.append((family, changes, names["also"][row["also"]], ", ".join(filter(None, chosen))))
+    turns = zip(itertools.cycle(families), itertools.cycle(names["also"]), MIXTURES.items())
+    found += [(family, changes, third, name) for family, third, (name, changes) in turns]
+    if SOAK:
+        found += [
+            (*case.values, third, str(case.id).partition(": ")[2])
+            for case in variants(*families)
+            for third in names["also"]
+        ]
+    return [pytest.param(*case[: 3 if also else 2], id=f"{case[0]}: {case[3]} {case[2]}".strip()) for case in found]
+
+
+def without_ties(changes: Changes) -> Changes:
+    """For a beam: where nothing tells hypotheses from each other that are each other's permutation, something that does."""
+    blind = changes.get("residual") is False or (changes.get("positions"), changes.get("window")) == ("none", 1)
+    return {**changes, "positions": "relative", "window": None} if blind else changes
 
 
 def small(family: str, *, seed: int = 0, **changes: Any) -> Any:
@@ -179,5 +235,6 @@ def scores(model: Model, pairs: Sequence[Pair], how: How, **layout: int) -> list
 
 
 def gap(first: Sequence[Tensor], second: Sequence[Tensor]) -> float:
-    """The largest difference anywhere."""
-    return max(float((a - b).detach().abs().max()) for a, b in zip(first, second, strict=True) if a.numel())
+    """The largest difference anywhere, beside the largest number where that is above 1: without a norm they grow."""
+    pairs = [(a.detach(), b.detach()) for a, b in zip(first, second, strict=True) if a.numel()]
+    return max(float((a - b).abs().max()) for a, b in pairs) / max(1.0, *(float(a.abs().max()) for a, _ in pairs))

@@ -78,7 +78,6 @@ def test_every_option_is_drawn() -> None:
         "scaled_init",
         "vocab_size",  # given with the family
         "n_label",
-        "mistake",  # has its own tests (tests/lab/test_museum.py): wrong on purpose
         "pruned_heads",  # has its own tests: a pruned model is the ablated one
     }
     assert {field.name for field in fields(ModelConfig)} == set(COMMON) | set(TRANSFORMER) | set(BERT_ONLY) | fixed | {

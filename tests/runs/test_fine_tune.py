@@ -35,6 +35,8 @@ from tests.commands import call
 from tests.external_models import marian
 from tests.small_runs import small_run, write_data
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
@@ -85,7 +87,6 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_resumed_is_never_stopped_without_the_run_it_came_from(
     way: str, base: RunFolder, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -153,7 +154,6 @@ def test_corrections_alone_learn_and_are_in_the_final_weights(base: RunFolder, d
     assert set(dict(at_step.named_parameters())) == set(before)
 
 
-@pytest.mark.slow
 def test_an_adapter_goes_out_alone_and_comes_back_as_a_run(base: RunFolder, data: Path, tmp_path: Path) -> None:
     """By the command line; beside other weights, and where more than corrections learned, it is refused."""
     start = runs.start_of(base.path)
@@ -283,7 +283,6 @@ def test_a_masked_model_becomes_a_classifier(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------ an imported model
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", [{}, {"train.lora_rank": 8}], ids=["full", "lora"])
 def test_an_imported_marian_learns_and_is_used(way: dict[str, Any], tmp_path: Path) -> None:
     """Of random weights; end to end, by the command line."""

@@ -14,12 +14,16 @@ from pathlib import Path
 import pytest
 
 from glassformer.files import owned
+from glassformer.files.durable import to_json
 from glassformer.runs import doctor as run_doctor
 from glassformer.runs import staging
 from glassformer.runs.doctor import examine
+from glassformer.runs.facts import seal_of
 from glassformer.runs.folder import RunFolder
 from tests.commands import call
 from tests.small_runs import small_run
+
+pytestmark = pytest.mark.slow
 
 RECIPE = """
 name = "{name}"
@@ -93,7 +97,6 @@ def recipe(run: RunFolder, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
 def test_no_verb_touches_other_peoples_files(run: RunFolder, recipe: Path, tmp_path: Path) -> None:
     """Refused with exit code 2 where it would have to write among them, and not one byte changed."""
     home = fill(tmp_path / "home")
@@ -133,7 +136,6 @@ def test_no_verb_touches_other_peoples_files(run: RunFolder, recipe: Path, tmp_p
         assert (mine / "notes.md").read_text() == (mine / "data" / "thesis.docx").read_text() == "mine"
 
 
-@pytest.mark.slow
 def test_overwriting_loses_nothing_until_there_is_something_new(run: RunFolder, recipe: Path, tmp_path: Path) -> None:
     """A new run that cannot start leaves the old one as it was; one that can drops the old one's files and no others."""
     mine = tmp_path / "run"
@@ -152,7 +154,6 @@ def test_overwriting_loses_nothing_until_there_is_something_new(run: RunFolder, 
     assert contents(tmp_path / "kept-from-run") == {"notes.md": b"mine"}
 
 
-@pytest.mark.slow
 def test_links_are_not_followed(run: RunFolder, recipe: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
@@ -192,6 +193,17 @@ def test_a_name_is_never_a_path(name: str, run: RunFolder, tmp_path: Path) -> No
     done = call("train", path, cwd=tmp_path)
     assert done.returncode == 2 and "is a name" in done.stderr, done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["mine.toml"]
+
+
+@pytest.mark.parametrize("name", ["data/a\0b", "../a", "/etc/passwd"])
+def test_what_a_run_lists_is_a_file_inside_it(name: str, run: RunFolder, tmp_path: Path) -> None:
+    """A sentence, by the doctor too. Broken variant: a zero byte reaches the system, which is a defect."""
+    shutil.copytree(run.path, tmp_path / "run")
+    facts = json.loads((tmp_path / "run" / "run.json").read_bytes())
+    facts["files"][name] = {"size": 1, "sha256": "0" * 64}
+    (tmp_path / "run" / "run.json").write_bytes(to_json(facts | {"seal": seal_of(facts)}))
+    done = call("doctor", tmp_path / "run", cwd=tmp_path)
+    assert done.returncode in (1, 2) and "no file inside the run" in done.stdout + done.stderr, done
 
 
 def test_a_run_that_cannot_start_leaves_no_folders_above_it(recipe: Path, tmp_path: Path) -> None:
@@ -246,7 +258,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["study residuals --quick", "ablate copy --vary model.n_head=1,2", "reproduce copy --no-plan"]
+    "command", ["study residuals --quick", "sweep copy --vary model.n_head=1,2", "reproduce copy --no-plan"]
 )
 def test_one_study_at_a_time_works_in_a_folder(command: str, tmp_path: Path) -> None:
     """The second is refused in a sentence, and a kill frees the folder. Broken: both train, and one's files are the other's."""

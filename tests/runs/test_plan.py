@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,23 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.config import Recipe
+from glassformer.config import VERSION, Recipe
+from glassformer.data.prepare import complete_model, prepare
 from glassformer.machine import available_memory
 from glassformer.models import build_model
+from glassformer.runs import make_session
 from glassformer.runs import plan as plans
+from glassformer.runs.folder import RunFolder
+from glassformer.runs.overview import rows_of, steps_an_epoch, warnings
 from glassformer.runs.plan import fixed_memory, make_plan
+from glassformer.text.tokenizers import Tokenizers
 from glassformer.training import memory
 from glassformer.training.optim import make_optimizers, optimizer_tensors
 from tests.cli.test_train_verb import RECIPE
 from tests.commands import call
 from tests.number_pairs import pairs, recipe, write_tsv
+
+pytestmark = pytest.mark.slow
 
 GB = 2**30
 
@@ -58,7 +66,7 @@ def test_a_plan_says_what_is_left_out(tmp_path: Path) -> None:
     settings = recipe(tmp_path, steps=10).to_dict()
     settings["data"]["on_error"] = "skip"
     rows = make_plan(Recipe.from_dict(settings), seconds=0.0).rows()
-    at = [name for name, _ in rows].index("left out")
+    at = [name for name, _ in rows].index("notes")
     told = " | ".join(text for _, text in rows[at : at + 5])
     for said in ("2 of the train examples have an empty side", "1 lines cannot be used", "1 examples hold zero-width"):
         assert said in told
@@ -104,7 +112,7 @@ def test_a_batch_that_does_not_fit_is_told_before_it_is_tried(data: Path, monkey
         seen = plain(run, settings, texts, 0.0)
         per_token = 10e6 / 1000
         micro = seen.step_tokens / settings.train.accumulate
-        return plans.StepTrial(per_token * micro, seen.step_tokens, 1.0, 10**9, "examples", 1e6)
+        return plans.StepTrial(per_token * micro, seen.step_tokens, 0.1, 10**9, "examples", 1e6)
 
     monkeypatch.setattr(plans, "try_out", trial)
     _, _, fixed = fixed_memory(recipe(data).with_model(vocab_size=25))
@@ -117,6 +125,29 @@ def test_a_batch_that_does_not_fit_is_told_before_it_is_tried(data: Path, monkey
     tried.clear()
     fits = make_plan(recipe(data, data={"batch_tokens": 16000}, accumulate=4), seconds=0.0)
     assert fits.fits and len(tried) == 2, "its own advice, followed"
+
+
+def test_steps_that_take_long_are_not_waited_for(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small steps said that one of the recipe's takes a minute: their speed is told, and that it is theirs. Broken variants:
+    minutes of "measuring"; a speed that looks like that of the recipe's own steps."""
+    tried: list[int] = []
+    plain = plans.try_out
+
+    def trial(run: Any, settings: Recipe, texts: Any, seconds: float) -> plans.StepTrial:
+        tried.append(settings.data.batch_tokens)
+        return replace(plain(run, settings, texts, 0.0), step_seconds=60.0)
+
+    monkeypatch.setattr(plans, "try_out", trial)
+    monkeypatch.setattr(plans, "TRIAL_TOKENS", 128)
+    settings = recipe(data, steps=10)
+    plan = make_plan(settings, seconds=0.5)
+    assert tried == [128] and plan.fits and plan.tokens_per_second is not None
+    small = 128 / 60
+    assert plan.tokens_per_second == pytest.approx(small, rel=0.3) and 150 < plan.step_tokens <= 256
+    assert plan.epoch_steps is not None and plan.epoch_steps * plan.step_tokens == pytest.approx(4.5 * 360, rel=0.25)
+    assert "measured on steps of" in dict(plan.rows())["speed"]
+    tried.clear()
+    assert make_plan(settings, seconds=200.0).fits and tried == [128, 256], "who has so many seconds has it measured"
 
 
 def test_a_model_that_does_not_fit_is_never_built(data: Path) -> None:
@@ -192,6 +223,23 @@ def test_of_a_large_corpus_only_the_beginning_is_read(data: Path, tmp_path: Path
     plan = make_plan(settings, seconds=0.0, characters=2000)
     assert plan.cut_short and plan.examples is not None and plan.examples < 100
     assert dict(plan.rows())["data"].startswith(f"at least {plan.examples} examples; an epoch is at least ")
+
+
+def test_plan_and_train_count_the_same_epochs(data: Path, tmp_path: Path) -> None:
+    """Pairs that are cut in 16 ways are as many pairs as before, and what `train` warns of `plan` does, too. Caught: an epoch of
+    16 times as many steps, for which no number of epochs is ever large."""
+    settings = recipe(
+        data, data={"tokenizer": "bpe", "vocab_size": 300, "bpe_dropout": 0.1, "batch_tokens": 512}, steps=20_000
+    )
+    plan = make_plan(settings, seconds=0.0)
+    (tmp_path / "run").mkdir()
+    run = RunFolder.create(tmp_path / "run" / "own", settings, VERSION)
+    session = make_session(run, complete_model(settings, prepare(settings, run.path)), Tokenizers.load(run.path))
+    assert plan.epoch_steps == pytest.approx(steps_an_epoch(session), rel=0.1)
+    assert f"{plan.epoch_steps:,.0f} an epoch" in rows_of(session)["steps"].replace(",", "")
+    for told in (list(plan.warnings), list(warnings(session))):
+        assert len(told) == 1 and f"of {plan.examples:,} examples" in told[0], told
+    assert dict(plan.rows())["warning"] == plan.warnings[0]
 
 
 def test_a_text_is_planned_in_blocks(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from glassformer.data.report import DataReport
 from glassformer.data.store import run_examples, stored_splits
 from glassformer.runs.folder import RunFolder
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 

@@ -126,7 +126,7 @@ def running(
             started.set()
             await task
             models.close()
-            served.training.close()
+            served.close()
 
         try:
             asyncio.run(serve())

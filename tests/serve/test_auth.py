@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,9 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.serve.auth import Auth
 from glassformer.serve.command import keys_from, limits_from, served_runs
 from glassformer.serve.limits import Limits
-from glassformer.serve.middleware import OPEN
+from glassformer.serve.middleware import OPEN, is_open
+from tests.commands import call
+from tests.counts import count
 from tests.serve.harness import Running, make_runs, running, until
 from tests.serve.test_trust import held_up
 
@@ -173,6 +176,38 @@ def test_what_cannot_be_read_is_no_error_of_ours(locked: Running) -> None:
     assert not locked.served.middleware.in_flight and not any("request failed" in line for line in locked.log)
 
 
+HARMFUL = [
+    "/open/arrays/x/" + "9" * 5000,
+    "/open/arrays/x/-1",
+    "/open/arrays/x/%C2%B2",
+    "/tour/" + "a" * 300,
+    "/tour/%00",
+    "/tour/..",
+]
+
+
+@pytest.mark.parametrize("path", [*HARMFUL, "/page/" + "a" * 5000, "/open/" + "a" * 5000 + "/examples"])
+def test_no_path_is_an_error_of_ours(locked: Running, path: str) -> None:
+    """Broken variants: a path whose part is made a number, or looked for on the disk, before the key is asked for."""
+    for headers in ({}, {"Authorization": f"Bearer {KEY}"}):
+        status = locked.ask("GET", path, headers=headers)[0]
+        assert status == 404 or (status == 403 and not headers), (path[:40], headers)
+    assert not any("request failed" in line for line in locked.log)
+
+
+def test_drawn_paths_are_answered(locked: Running) -> None:
+    """Parts of the server's own paths with what no path has in them. Broken variant: a route that fails to be found."""
+    draw = random.Random(0)
+    words = [word for route in locked.served.routes() for word in route.path.split("/")]
+    words += ["9" * 5000, "%00", "%ff", "..", "%2e%2e%2f", "a" * 300, "-1", "%F0%9F%98%80", ";", "{name}"]
+    for _ in range(count(fast=60, soak=5000)):
+        path = "/" + "/".join(draw.choices(words, k=draw.randrange(1, 5)))
+        headers = {"Authorization": f"Bearer {KEY}"} if draw.random() < 0.5 else {}
+        status = locked.ask(draw.choice(["GET", "POST", "HEAD"]), path, headers=headers)[0]
+        assert status < 500, path[:200]
+        assert headers or status in (401, 403) or is_open(path), path[:200]
+
+
 def test_host_and_key_come_first_when_all_is_full(paths: list[Path]) -> None:
     """Who may not ask hears that, and nothing of how busy it is, wherever the key stands and however the bytes come."""
     with running(paths[:1], Limits(queue=2), auth=Auth(KEY)) as server, held_up() as go, ThreadPoolExecutor(2) as pool:
@@ -213,10 +248,28 @@ def test_beyond_loopback_a_key_is_needed(tmp_path: Path, monkeypatch: pytest.Mon
         file.write_text(wrong)
         with pytest.raises(UserError):
             keys_from(file, "127.0.0.1")
+    for path in (tmp_path / "none", Path("/dev/zero"), tmp_path):  # broken variant: a device is read until memory ends
+        with pytest.raises(UserError, match="cannot be read"):
+            keys_from(path, "127.0.0.1")
+    (tmp_path / "large").write_text((KEY + "\n") * 100_000)
     with pytest.raises(UserError, match="cannot be read"):
-        keys_from(tmp_path / "none", "127.0.0.1")
+        keys_from(tmp_path / "large", "127.0.0.1")
     monkeypatch.setenv("GLASSFORMER_API_KEY", KEY)
     assert keys_from(None, "0.0.0.0") == {KEY: "owner"}
+
+
+def test_a_link_to_itself_is_no_run(tmp_path: Path) -> None:
+    """Broken variant: its name is asked for first, which never ends."""
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match="loop"):
+        served_runs([tmp_path / "loop"], [])
+
+
+@pytest.mark.parametrize("device", ["meta", "nonsense", "cpu,meta"])
+def test_a_device_that_cannot_answer_ends_the_server(paths: list[Path], device: str) -> None:
+    """With exit code 2, which a supervisor hears sooner than that it is never ready."""
+    done = call("serve", str(paths[0]), "--port", "0", "--device", device)
+    assert done.returncode == 2 and "device" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_limits_and_languages(paths: list[Path]) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import glassformer
 from glassformer.formats.documents import translate_document
-from tests.serve.harness import Running, make_runs, running
+from glassformer.serve.limits import Limits
+from glassformer.serve.translated_files import READER
+from tests.serve.harness import Running, make_runs, running, until
 
 pytestmark = pytest.mark.slow
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -96,6 +101,39 @@ def test_documents_are_translated_as_the_command_does_it(
 def test_what_is_no_such_document_is_refused(server: Running, name: str, content: bytes, word: str) -> None:
     status, said, _ = translated_file(server, name, content)
     assert status == 400 and word in said["error"], said
+
+
+def readers() -> list[psutil.Process]:
+    """The programs of this process's server that read documents now."""
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it has just ended
+            found += [child] if READER in child.cmdline() else []
+    return found
+
+
+@pytest.mark.parametrize("bounds", [{"file_seconds": 1.0}, {"file_memory": 1}], ids=["time", "memory"])
+def test_a_file_gets_no_more_than_is_given_to_it(paths: Any, bounds: dict[str, Any]) -> None:
+    """Brackets that take markdown-it a quarter of a minute: refused, and nothing is left at work. Broken variant: a thread of the
+    server, which nothing ends."""
+    with running(paths, Limits(**bounds)) as server:
+        status, said, _ = translated_file(server, "a.md", b"[[a]" * 60_000)
+        assert status == 400 and "memory" in said["error"], said
+        assert not readers()
+        assert translated_file(server, "a.txt", b"the cat")[0] == 200
+
+
+def test_who_leaves_takes_the_reader_along(server: Running) -> None:
+    """Broken variant: the program goes on to read for nobody."""
+    content = b"[[a]" * 60_000
+    head = '--b\r\nContent-Disposition: form-data; name="file"; filename="a.md"\r\n\r\n'
+    more = "".join(f'\r\n--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\nen' for k in ("source", "target"))
+    body = head.encode() + content + more.encode() + b"\r\n--b--\r\n"
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
+    connection.request("POST", "/translate_file", body, {"Content-Type": "multipart/form-data; boundary=b"})
+    until(lambda: readers())
+    connection.close()
+    until(lambda: not readers())
 
 
 def test_a_plain_text_is_translated_line_by_line(server: Running, paths: Any) -> None:

@@ -22,6 +22,7 @@ from glassformer.errors import UserError
 from glassformer.serve.api_errors import as_api_error
 from glassformer.serve.limits import Limits
 from tests.commands import ROOT
+from tests.programs import run_program
 from tests.serve.harness import Running, make_runs, running
 from tests.serve.test_trust import ASKED, begin, finish, held_up, until
 
@@ -130,6 +131,12 @@ def test_who_cannot_answer_is_not_ready_and_tells_no_path(tmp_path: Path, what: 
             lost.write_bytes(kept)
             until(lambda: server.ask("GET", "/readyz")[0] == 200, 60)
             assert server.post("/translate", ASKED)
+
+
+def test_a_thread_that_hangs_keeps_no_server_alive(tmp_path: Path) -> None:
+    """It ends in good order, and with exit code 0. Broken variant: asyncio waits for its threads, for ever."""
+    (run,) = make_runs(tmp_path, "translator")
+    run_program("hanging_server", run, timeout=120)
 
 
 def test_weights_that_are_gone_tell_no_path(tmp_path: Path) -> None:

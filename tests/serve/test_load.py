@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import h11
 import psutil
 import pytest
 import schemathesis
@@ -26,7 +25,6 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
 
-from glassformer.serve.connections import plain_post
 from glassformer.serve.limits import Limits
 from tests.counts import count
 from tests.serve.harness import Running, make_runs, running
@@ -219,42 +217,6 @@ def test_what_is_not_http_or_hardly(server: Running) -> None:
             assert b" 500 " not in answer and b"root:" not in answer, raw[:60]
     assert server.ask("GET", "/readyz")[0] == 200
     assert not server.check_books().get("failed")
-
-
-def test_what_is_refused_the_short_way_is_what_the_parser_reads() -> None:
-    """Heads put together at random, well and badly: where the short way is taken, h11 finds the same request in them, with the
-    same end. Caught: a length read from the wrong line, a body that is not delimited by its length."""
-    firsts = [
-        b"POST /translate HTTP/1.1",
-        b"POST /v1/completions?a=b HTTP/1.1",
-        b"GET / HTTP/1.1",
-        b"POST /translate HTTP/1.0",
-    ]
-    lines = [
-        b"Host: localhost", b"Content-Length: 7", b"content-length:7", b"Content-Length: 70", b"Content-Length: 7, 7",
-        b"X: y\nContent-Length: 50", b"X-Content-Length: 3", b"Transfer-Encoding: chunked", b"Connection: keep-alive",
-        b"Connection: close", b"Expect: 100-continue", b"Content-Length: -7", b"Content-Length : 7", b" folded: 1", b"",
-    ]  # fmt: skip
-    draw, taken = random.Random(0), 0
-    for _ in range(3000):
-        fields = draw.sample(lines[:2] if draw.random() < 0.5 else lines, k=draw.randrange(1, 3))
-        data = b"\r\n".join([draw.choice(firsts), b"Host: localhost", *fields, b"", b"forgotten"[: draw.randrange(9)]])
-        path, left = plain_post(data)
-        if path:
-            parser = h11.Connection(h11.SERVER)
-            parser.receive_data(data)
-            try:
-                head = parser.next_event()
-            except h11.RemoteProtocolError:
-                continue  # refused either way
-            assert isinstance(head, h11.Request) and head.target.partition(b"?")[0] == path.encode()
-            parser.receive_data(b"x" * left)
-            events = iter(parser.next_event, h11.PAUSED)
-            size = sum(len(event.data) for event in itertools.takewhile(lambda e: isinstance(e, h11.Data), events))
-            assert size == int(dict(head.headers)[b"content-length"]) and parser.their_state is h11.DONE
-            assert parser.trailing_data[0] == b""
-            taken += 1
-    assert taken > 100
 
 
 def test_many_who_say_little_and_slowly(paths: list[Path]) -> None:

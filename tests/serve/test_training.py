@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from glassformer.config import read_recipe
 from glassformer.runs.folder import RunFolder
-from glassformer.serve.training import new_lines
+from glassformer.serve.api_errors import APIError
+from glassformer.serve.limits import Limits
+from glassformer.serve.models import Models
+from glassformer.serve.training import Training, new_lines
 from tests.serve.harness import Running, make_runs, running, until
 
 
@@ -98,6 +102,36 @@ def test_a_training_that_cannot_be_begun(fields: dict[str, Any], told: str, serv
     status, _headers, content = server.ask("POST", "/open/train", {"recipe": "dates", "changes": []} | fields)
     assert status == 400 and told in content["error"]
     assert sorted(folder.rglob("*")) == before and not server.served.training.begun
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'data.train=["elsewhere/secret.tsv"]',
+        "data.train=elsewhere/secret.tsv",
+        "data.train=link.tsv",
+        "data.path=elsewhere",
+        "data.tokenizer_file=elsewhere/secret.tsv",
+        "data.train=~nobody-at-all/x.tsv",
+    ],
+)
+def test_a_training_from_the_page_reads_no_file_from_elsewhere(
+    setting: str, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes files from the folder where the server was started and from those that it was started with. Broken variants: any
+    file that its owner can read; a link that leads out; settings other than data.train."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "secret.tsv").write_text("a\tb\n")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "own.tsv").write_text("a\tb\n")
+    (tmp_path / "here" / "link.tsv").symlink_to(tmp_path / "elsewhere" / "secret.tsv")
+    monkeypatch.chdir(tmp_path / "here")
+    training = Training([folder], Models([], Limits(), device="cpu"))
+    for name in ("own.tsv", str(tmp_path / "here"), str(folder / "anything")):
+        training.check_files(read_recipe("dates", [f"data.train={name}", "data.builtin=none"]))
+    changed = setting.replace("elsewhere", str(tmp_path / "elsewhere"))
+    with pytest.raises(APIError, match="takes its files from"):
+        training.check_files(read_recipe("dates", [changed, "data.builtin=none"]))
 
 
 def test_a_server_for_others_watches_nothing_and_trains_nothing(folder: Path) -> None:

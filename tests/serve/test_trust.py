@@ -78,14 +78,14 @@ def test_a_full_queue_is_told_at_once_and_what_was_taken_is_answered(paths: list
                 assert status == 429 and set(body) == {"error"}
                 waits.append(int(headers["retry-after"]))
             assert 1 <= waits[0] < waits[-1] <= 60  # they do not all come back at once
-            for more in (
-                b"",
-                b"Origin: http://localhost\r\n",
-            ):  # told before the body has come, the short way and the long
+            for more in (b"", b"Origin: http://localhost\r\n"):  # told before the body has come
                 with socket.create_connection(("127.0.0.1", server.port)) as raw:
                     head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\n" + more
                     raw.sendall(head + b"Content-Length: 9\r\n\r\nfor")
-                    assert b" 429 " in raw.recv(2000)
+                    told = b""
+                    while b"}" not in told:
+                        told += raw.recv(2000)
+                    assert b" 429 " in told
                     raw.sendall(b"gotten" + b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
                     assert b" 200 " in raw.recv(2000)
             assert server.ask("GET", "/livez")[0] == server.ask("GET", "/readyz")[0] == 200
@@ -95,8 +95,8 @@ def test_a_full_queue_is_told_at_once_and_what_was_taken_is_answered(paths: list
             assert all(finish(one)[::2] == (200, wanted) for one in waiting)
         books = server.check_books()
         assert books["rejected"] == len(waits) + 3 and books["completed"] == 8 + 2 + 4
-        told = lambda: sum(int(line.split()[2]) for line in server.log if line.startswith("429 to "))  # noqa: E731
-        until(lambda: told() == books["rejected"])
+        counted = lambda: sum(int(line.split()[2]) for line in server.log if line.startswith("429 to "))  # noqa: E731
+        until(lambda: counted() == books["rejected"])
 
 
 def test_sizes_and_times(paths: list[Path]) -> None:

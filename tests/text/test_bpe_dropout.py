@@ -20,6 +20,8 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.text.tokenizer import CONTROL, Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
+pytestmark = pytest.mark.slow
+
 ENGLISH = ["the lower house showed the lowest slowness", "a tower lowers its flowers", "Über 中文 mixed with rows"] * 3
 GERMAN = ["das untere haus zeigte die niedrigste langsamkeit", "ein turm senkt seine blumen", "über 中文 gemischt"] * 3
 
@@ -90,7 +92,6 @@ def as_in_the_paper(
         pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("word", ["lowest", "lowestslownessflowerlowestslowness"])
 def test_cuts_are_as_frequent_as_the_paper_makes_them(
     tokenizer: Tokenizer, word: str, monkeypatch: pytest.MonkeyPatch

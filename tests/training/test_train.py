@@ -32,6 +32,8 @@ from tests.trainers import (
     weights,
 )
 
+pytestmark = pytest.mark.slow
+
 # Accumulation -----------------------------------------------------------------------------------------------------------
 
 

@@ -31,6 +31,8 @@ from tests.trainers import (
     weights,
 )
 
+pytestmark = pytest.mark.slow
+
 # The moving parts of a step ---------------------------------------------------------------------------------------------
 
 
@@ -178,6 +180,24 @@ def test_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[st
     for part in ("step 20/20", "loss 1.1250", "lr 3.00e-04", "|g| 0.50", "tok/s", "GB", "val bleu 12.3"):
         assert part in out[-2], part
     assert "ETA" not in out[0] and "tok/s" not in out[0], "no speed is shown before there is one"
+
+
+def test_slow_steps_have_a_time_to_the_end_before_their_first_report(capsys: pytest.CaptureFixture[str]) -> None:
+    """Three seconds a step, and a report every hundred. Broken variants: not a word of the time for five minutes; a line for
+    every step."""
+    now = [0.0]
+    with Screen(steps=1000) as screen:
+        assert screen.display is not None
+        screen.display.clock, screen.display.began, screen.display.last_line = (lambda: now[0]), 0.0, 0.0
+        for step in range(1, 8):
+            now[0] += 3.0
+            screen.on_step(step)
+        first = capsys.readouterr().err.splitlines()
+        assert first == ["step 4/1,000  ETA 49:48"]
+        screen.on_log(StepReport(100, 1.25, 3e-4, 0.5, 1000, 0))
+        now[0] += 30.0
+        screen.on_step(101)
+    assert len(capsys.readouterr().err.splitlines()) == 1, "from then on the reports say it"
 
 
 def shown(total: int, capsys: pytest.CaptureFixture[str], *updates: tuple[float, int]) -> list[str]:

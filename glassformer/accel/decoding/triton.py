@@ -253,8 +253,7 @@ class TritonOps(TorchOps):
             return plain(embedding, encoding, tokens, positions, n_positions)  # type: ignore[no-any-return]
         rows, encodings = positions.expand_as(tokens).reshape(-1), None
         if encoding is not None:
-            encoding.grow(n_positions, tokens.size(1))
-            encodings = (encoding.weight if isinstance(encoding, LearnedPositions) else encoding.table).detach()
+            encodings = encoding.covering(n_positions, tokens.size(1)).detach()
         x = vocabulary_kernels.embed(tokens.reshape(-1), table, rows, encodings, embedding.factor)
         return x.view(*tokens.shape, -1)
 

@@ -38,8 +38,7 @@ def need_extra() -> None:
 def repaired(pair: Pair, line: int, cleaned: Cleaned) -> Pair:
     """The pair with all that can be put right."""
     for name, tally in cleaned.repairs.items():
-        fix = REPAIRS[name]
-        fixed = fix(pair[0]), fix(pair[1])
+        fixed = REPAIRS[name](*pair)
         if fixed != pair:
             tally.count += 1
             tally.examples += [(str(line), *pair, *fixed)] * (len(tally.examples) < SHOWN)

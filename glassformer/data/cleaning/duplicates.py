@@ -7,6 +7,7 @@ the texts. A paraphrase is none: "Do you know me?" may have two good translation
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -65,12 +66,14 @@ def is_duplicate(pair: Pair, other: Pair) -> bool:
 def duplicates(pairs: Sequence[Pair]) -> Iterator[int]:
     """The places of pairs that stand before."""
     from datasketch import MinHash, MinHashLSH
+    from datasketch.hashfunc import sha1_hash32
 
+    hashed = functools.cache(sha1_hash32)  # the shingles of a language are few
     known = MinHashLSH(num_perm=PERMUTATIONS, params=(BANDS, ROWS))
     texts = [(bare(source), bare(target)) for source, target in pairs]
     for start in range(0, len(pairs), AT_ONCE):
         some = [shingles(pair) for pair in texts[start : start + AT_ONCE]]
-        for place, signature in enumerate(MinHash.bulk(some, num_perm=PERMUTATIONS), start):
+        for place, signature in enumerate(MinHash.bulk(some, num_perm=PERMUTATIONS, hashfunc=hashed), start):
             if any(is_duplicate(texts[place], texts[other]) for other in known.query(signature)):
                 yield place
             else:

@@ -11,7 +11,7 @@ from typing import Any
 
 from glassformer.config import DataConfig
 from glassformer.data.cleaning.cleaned import SHOWN, Cleaned, Removed, Tally, as_cell
-from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ReadContext, numbered_lines
+from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ReadContext, cure, numbered_lines
 from glassformer.data.origins import Origin, origins_of, shown
 from glassformer.data.readers import records_of
 from glassformer.data.records import FORMATS, Record
@@ -96,14 +96,12 @@ def read_pairs(config: DataConfig) -> Cleaned:
     (origin,) = origins_of(config, "train")
     if not rows and bad:
         first = next(iter(bad.values()))
-        hint = (
-            _("; say which fields are source and target (source_field, target_field)") if first.kind == "field" else ""
-        )
-        raise UserError("no pair of {name} can be read; {problem}{hint}", shown(origin.path), first, hint)
+        raise UserError("no pair of {name} can be read; {problem}", shown(origin.path), first)
     if not rows:
         raise UserError("{names} holds no pairs", shown(origin.path))
     if sum("\0" in row.example[0] for row in rows) > len(rows) / 2:  # without its mark, each ASCII letter has a NUL
-        raise BadLine("encoding", origin.path, None, _("UTF-16, as some programs export it; save the file as UTF-8"))
+        why = _("UTF-16 without a byte order mark; {cure}", cure(origin.path, "utf-16le"))
+        raise BadLine("encoding", origin.path, None, why)
     lines = [row.line for row in rows]
     good = set(lines)
     bad = {line: problem for line, problem in bad.items() if line not in good}

@@ -7,7 +7,8 @@ import re
 import unicodedata
 from collections.abc import Callable
 
-from glassformer.data.oddities import HTML, INVISIBLE
+from glassformer.data.cleaning.alignment import Pair
+from glassformer.data.oddities import HTML, INVISIBLE, is_quoted_alone, unquoted
 
 ENTITY = re.compile("&(?:[a-z][a-z0-9]{1,30}|#[0-9]{1,7}|#x[0-9a-f]{1,6});", re.I)
 TAG = re.compile(HTML.partition("|&")[0], re.I)
@@ -43,9 +44,22 @@ def fix_invisible(text: str) -> str:
     return " ".join(text.split())
 
 
-REPAIRS: dict[str, Callable[[str], str]] = {
-    "mojibake": fix_mojibake,
-    "entities": fix_entities,
-    "invisible": fix_invisible,
+def fix_quotes(source: str, target: str) -> Pair:
+    """Both sides, one of which stood in quotation marks as a cell of a table does, without them."""
+    if is_quoted_alone(source, target):
+        return unquoted(source), target
+    return (source, unquoted(target)) if is_quoted_alone(target, source) else (source, target)
+
+
+def each_side(fix: Callable[[str], str]) -> Callable[[str, str], Pair]:
+    """A repair of a text, made on both sides."""
+    return lambda source, target: (fix(source), fix(target))
+
+
+REPAIRS: dict[str, Callable[[str, str], Pair]] = {
+    "mojibake": each_side(fix_mojibake),
+    "entities": each_side(fix_entities),
+    "invisible": each_side(fix_invisible),
+    "quotes": fix_quotes,
 }
 """By name, in the order in which they are made: mojibake may hold control characters, entities may stand for blanks."""

@@ -139,7 +139,8 @@ def is_other_language(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMa
     notes = []
     for side, given in zip((0, 1), languages or ("", ""), strict=True):
         texts = [pair[side].lower() if pair[side].isupper() else pair[side] for pair in pairs]
-        seen = Counter(identifier.classify(text)[0] for text in texts[:: max(1, len(texts) // LOOKED_AT)])
+        likeliest = [identifier.classify(text)[0] for text in texts]
+        seen = Counter(likeliest[:: max(1, len(texts) // LOOKED_AT)])
         usual, count = seen.most_common(1)[0] if seen else ("", 0)
         expected = given or usual
         if not given and count < 0.5 * sum(seen.values()):
@@ -147,8 +148,10 @@ def is_other_language(pairs: Sequence[Pair], languages: Sequence[str]) -> RuleMa
             continue
         notes.append(expected)
         for place, text in enumerate(texts):
+            if likeliest[place] == expected or not any(map(str.isalpha, text)):
+                continue  # to rank all languages takes twice as long as to name the likeliest
             chances: dict[str, float] = dict(identifier.rank(text))
-            if any(map(str.isalpha, text)) and OTHER_LANGUAGE * chances.get(expected, 0.0) < max(chances.values()):
+            if OTHER_LANGUAGE * chances.get(expected, 0.0) < max(chances.values()):
                 taken.add(place)
     return RuleMatch(sorted(taken), " → ".join(notes))
 

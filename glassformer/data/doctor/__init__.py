@@ -33,7 +33,7 @@ from glassformer.config import DataConfig
 from glassformer.data.doctor.drawing import picture, show
 from glassformer.data.doctor.facts import DoctorReport, Finding, SplitFacts, examine
 from glassformer.data.doctor.findings import across, exchange_findings, inside, measure_unknown
-from glassformer.data.doctor.roles import arrange
+from glassformer.data.doctor.roles import arrange, fields_in_words
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
 
@@ -74,4 +74,14 @@ def check_config(config: DataConfig) -> DoctorReport:
     return report
 
 
-__all__ = ["DoctorReport", "Finding", "SplitFacts", "check", "check_config", "picture", "show"]
+__all__ = [
+    "DoctorReport",
+    "Finding",
+    "SplitFacts",
+    "arrange",
+    "check",
+    "check_config",
+    "fields_in_words",
+    "picture",
+    "show",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -15,7 +16,7 @@ import numpy as np
 from glassformer.config import DataConfig
 from glassformer.data.doctor.sides import anchors
 from glassformer.data.files import BadLine, ReadContext
-from glassformer.data.oddities import ODD, is_blank
+from glassformer.data.oddities import ODD, QUOTES, is_blank, is_quoted_alone
 from glassformer.data.origins import Split
 from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
@@ -24,6 +25,7 @@ from glassformer.errors import UserError
 from glassformer.language import _
 
 SHOWN_LINES = 5
+FIRST_LINES = 5000
 FEW_LINES = 20  # a text of many lines that has no more different ones is a list of labels
 
 
@@ -106,6 +108,27 @@ def quantiles(lengths: array[int]) -> dict[str, int]:
     return {name: int(np.quantile(values, q, method="higher")) for name, q in names.items()}
 
 
+def remark_in_words(config: DataConfig, first: BadLine, count: int, examples: int) -> str:
+    """What so many lines have beside what is read, or that a first line names columns, by the first such line."""
+    if first.kind == "header":
+        return str(first)
+    both = count, examples
+    message = _("{counts} of {examples} lines have more than two columns; only the first two are read", *both)
+    if config.task != "pairs" or count <= examples / 2:
+        return message
+    return _("{columns} (data.features_field=3 puts the third before the source)", message)
+
+
+def first_remarks(config: DataConfig) -> list[str]:
+    """What is to be said of the columns of a training file, by its first lines."""
+    remarks: list[BadLine] = []
+    rows = all_rows(config, "train", ReadContext(lambda problem: None, remarks.append))
+    examples = sum(1 for _row in itertools.islice(rows, FIRST_LINES))
+    counts = Counter(remark.kind for remark in remarks)
+    first = {remark.kind: remark for remark in reversed(remarks)}
+    return [remark_in_words(config, first[kind], count, examples) for kind, count in counts.items()]
+
+
 def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitFacts:
     """Reads a split once and remembers what the findings need; what cannot be read becomes a finding."""
     facts = SplitFacts(split)
@@ -126,12 +149,13 @@ def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitF
         findings.append(Finding("error", split, "unreadable", str(error), 1))
     for kind, remarked in remarks.items():
         lines = tuple(problem.line for problem in remarked if problem.line is not None)
-        count = counts[kind], facts.examples
-        message = _("{counts} of {examples} lines have more than two columns; only the first two are read", *count)
+        message = remark_in_words(config, remarked[0], counts[kind], facts.examples)
         findings.append(Finding("warning", split, kind, message, counts[kind], lines))
     for kind, remarked in problems.items():
         said = str(remarked[0])
-        if counts[kind] > 1:
+        if kind == "field" and not facts.examples:
+            said = _("{path}: {problem} (all {count:,} lines)", remarked[0].path, remarked[0].problem, counts[kind])
+        elif counts[kind] > 1:
             said = _("{problem} (and {count} more like it)", said, counts[kind] - 1)
         lines = tuple(problem.line for problem in remarked if problem.line is not None)
         findings.append(Finding("error", split, kind, said, counts[kind], lines))
@@ -154,13 +178,18 @@ def whole_documents(rows: Iterable[LocatedExample], facts: SplitFacts) -> Iterat
             digest = hashlib.blake2b(digest_size=8)
 
 
+def note_odd(facts: SplitFacts, line: int, kind: str) -> None:
+    """Counts what a text should not hold, and keeps the first lines."""
+    facts.n_odd[kind] += 1
+    lines = facts.odd.setdefault(kind, [])
+    lines += [line] * (len(lines) < SHOWN_LINES)
+
+
 def look_at(facts: SplitFacts, line: int, text: str) -> None:
     """What a text should not hold: see oddities.py."""
     for kind, is_there in ODD.items():
         if is_there(text):
-            facts.n_odd[kind] += 1
-            lines = facts.odd.setdefault(kind, [])
-            lines += [line] * (len(lines) < SHOWN_LINES)
+            note_odd(facts, line, kind)
 
 
 def remember(task: str, facts: SplitFacts, row: LocatedExample) -> None:
@@ -176,6 +205,8 @@ def remember(task: str, facts: SplitFacts, row: LocatedExample) -> None:
             return
         facts.source_lengths.append(len(text))
         look_at(facts, row.line, f"{text}\n{second if isinstance(second, str) else ''}")
+        if task == "pairs" and (is_quoted_alone(text, second) or is_quoted_alone(second, text)):
+            note_odd(facts, row.line, QUOTES)
         source = hash_of(normalized(text))
         if task == "pairs":
             whole = hash_of(normalized(text), normalized(second))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from array import array
 from collections.abc import Iterable, Iterator
 from typing import Literal
@@ -13,6 +14,7 @@ from glassformer.config import DataConfig
 from glassformer.data.doctor.facts import FEW_LINES, SHOWN_LINES, DoctorReport, Finding, SplitFacts
 from glassformer.data.doctor.sides import exchanged, shifted
 from glassformer.data.files import ReadContext
+from glassformer.data.oddities import QUOTES
 from glassformer.data.origins import Split
 from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
@@ -28,6 +30,8 @@ FOREIGN_LIMIT = 0.5  # above, a question is asked
 IDENTICAL_NOTICE, UNKNOWN_NOTICE = 0.01, 0.05  # above: warnings
 WORDS_FROM = 100_000  # so many examples of train teach the words, and as many of val and test are held against them
 WORDS_KEPT = 50_000
+SINGLE_FROM = 2000  # sources that are looked at for being single words
+HAN_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 LABEL_LINES = 50  # a text of fewer lines may well repeat itself
 
 
@@ -57,13 +61,14 @@ def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
         )
     for kind, count in facts.n_odd.items():
         where = "documents" if config.task == "text" else "examples"
-        bad, message = level(kind == "NUL" or count > ODD_LIMIT * total), f"{count} of {total} {where} hold {kind}"
-        yield Finding(bad, name, kind, message, count, tuple(facts.odd[kind]))
+        bad = kind == "NUL" or (count > ODD_LIMIT * total and kind != QUOTES)
+        message = f"{count} of {total} {where} hold {kind}"
+        yield Finding(level(bad), name, kind, message, count, tuple(facts.odd[kind]))
     if config.task == "pairs" and total:
         yield from shift_findings(facts)
     repeated = repeats(np.frombuffer(facts.whole, np.uint64)) if total else np.zeros(0, np.int64)
     if len(repeated):
-        what = "documents" if config.task == "text" else "examples"
+        what = _("documents") if config.task == "text" else _("examples")
         message = _("{n_repeated} of {total} {what} occur before", len(repeated), total, what)
         yield Finding("warning", name, "duplicates", message, len(repeated), lines_at(facts, repeated))
     if config.task == "pairs" and total:
@@ -206,9 +211,18 @@ def unknown_shares(config: DataConfig, kind: str, names: Iterable[str]) -> dict[
     return shares
 
 
+def holds_single_words(config: DataConfig) -> bool:
+    """Whether most sources of pairs are a word each (spelling to sound, inflection), of which a new one is new as a whole. Text
+    without blanks in Chinese characters is none."""
+    rows = itertools.islice(all_rows(config, "train", ReadContext(lambda _: None)), SINGLE_FROM)
+    sources = [row.example[0].split() for row in rows] if config.task == "pairs" else []
+    words = [words[-1] for words in sources if len(words) == 1 or (words and config.features_field is not None)]
+    return len(words) > len(sources) / 2 and not any(map(HAN_RUN.search, words))
+
+
 def measure_unknown(config: DataConfig, report: DoctorReport) -> None:
     """The share of words of val and test that train does not know; of characters, where Chinese meets a missing jieba."""
-    for kind in ("word", "char"):
+    for kind in ("char",) if holds_single_words(config) else ("word", "char"):
         try:
             report.unknown = unknown_shares(config, kind, [name for name in report.splits if name != "train"])
             report.tokenizer = kind

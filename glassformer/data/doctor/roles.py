@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import Any
 
 from glassformer.config import DataConfig
 from glassformer.data.files import ReadContext, numbered_lines
-from glassformer.data.origins import SPLITS
+from glassformer.data.origins import SPLITS, SUFFIXES, Origin
+from glassformer.data.readers import FIELDS, records_of
+from glassformer.data.records import field_command
 from glassformer.errors import UserError
+from glassformer.language import _
 
 ROLES = {
     "train": re.compile(r"(^|[^a-z])train(ing)?([^a-z]|$)"),
@@ -26,7 +30,82 @@ def check_there(files: Sequence[Path]) -> None:
             raise UserError("there is no file {path}", file)
 
 
-def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> DataConfig:
+NAMED_FIELDS = ("csv", "json", "jsonl", "parquet")
+LOOKED_AT = 200  # records of a table
+
+
+def first_records(path: Path, format: str) -> list[dict[str, Any]]:
+    """The first records of a table, those inside a field with a dot in their names; none where it cannot be read."""
+    rows = records_of(Origin(path, format), ReadContext(lambda problem: None))
+    try:
+        return [flat(record) for _number, record in itertools.islice(rows, LOOKED_AT)]
+    except UserError:  # it is said where the data are read
+        return []
+
+
+def flat(record: dict[str, Any]) -> dict[str, Any]:
+    """A record whose fields are none.
+
+    >>> flat({"id": 1, "translation": {"en": "yes", "de": "ja"}})
+    {'id': 1, 'translation.en': 'yes', 'translation.de': 'ja'}
+    """
+    inner = {
+        f"{name}.{key}": v for name, value in record.items() if isinstance(value, dict) for key, v in value.items()
+    }
+    return {name: value for name, value in record.items() if not isinstance(value, dict)} | inner
+
+
+def text_columns(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The fields that mostly hold a text with letters, and no numbers."""
+
+    def is_text(value: Any) -> bool:
+        return isinstance(value, str) and any(map(str.isalpha, value))
+
+    names = dict.fromkeys(name for record in records for name in record)
+    return [name for name in names if sum(is_text(record.get(name)) for record in records) > len(records) / 2]
+
+
+def fields_of_table(path: Path, task: str | None, fields: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The task of a file whose fields have names, and the settings that name them, where they were not given: two columns of text
+    are pairs. Where it cannot be told, an error with the command that says it."""
+    given = dict(fields)
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    format = str(given.get("format", SUFFIXES.get(suffix, "")))
+    if given.keys() & set(FIELDS["pairs"]):
+        return task or "pairs", given
+    if given.keys() & set(FIELDS["classify"]):
+        return task or ("classify" if "label_field" in given else "text"), given
+    if format not in NAMED_FIELDS or not path.is_file() or task not in (None, "pairs"):
+        return task, given
+    records = first_records(path, format)
+    names = list(dict.fromkeys(name for record in records for name in record))
+    if not records or {"source", "target"} <= set(names):
+        return "pairs" if records else task, given
+    if task is None and "text" in names:
+        return "text", given
+    columns = [name for name in text_columns(records) if name != given.get("features_field")]
+    if len(columns) == 2:
+        return "pairs", given | dict(zip(FIELDS["pairs"], columns, strict=True))
+    if len(columns) == 1 and task is None:
+        return "text", given | {"text_field": columns[0]}
+    raise UserError(
+        "{path} has the columns {names}; say which are source and target{command}",
+        path,
+        ", ".join(names),
+        field_command(("task", *FIELDS["pairs"]), ["pairs", *(columns if len(columns) > 1 else names)]),
+    )
+
+
+def fields_in_words(config: DataConfig) -> str:
+    """Which columns are read, with the changes on a command line that say so; nothing where they have their usual names."""
+    names = {key: getattr(config, key) for key in FIELDS[config.task]}
+    usual = {key: getattr(DataConfig, key) for key in names}
+    if names == usual:
+        return ""
+    return _("the columns that are read{command}", field_command(names, list(names.values())))
+
+
+def arrange(files: Sequence[Path], task: str | None, fields: Mapping[str, Any]) -> DataConfig:
     """A data configuration in which each file has its role, by its name or else by its place."""
     check_there(files)
     roles: dict[str, list[Path]] = {}
@@ -44,6 +123,8 @@ def arrange(files: Sequence[Path], task: str | None, fields: dict[str, str]) -> 
             "give one file, or two aligned ones, for each of train, val and test; {files} cannot be told apart by name",
             ", ".join(file.name for file in files) or "nothing",
         )
+    if len(files) > 0 and not any(len(group) == 2 for group in roles.values()):
+        task, fields = fields_of_table(roles.get("train", list(files))[0], task, fields)
     pairs_of_files = [group for group in roles.values() if len(group) == 2]
     if task is None:
         first = files[0]
@@ -77,7 +158,7 @@ def is_plain_lines(path: Path) -> bool:
     return path.is_file() and not holds_pairs(path) and not has_tab(path)
 
 
-def pairs_to_clean(files: Sequence[Path], settings: Mapping[str, str]) -> DataConfig:
+def pairs_to_clean(files: Sequence[Path], settings: Mapping[str, Any]) -> DataConfig:
     """The configuration of one file of pairs, or of two aligned ones, whatever their names say."""
     check_there(files)
     for file in files:
@@ -89,5 +170,7 @@ def pairs_to_clean(files: Sequence[Path], settings: Mapping[str, str]) -> DataCo
             "first (cat a.tsv b.tsv > all.tsv)",
             ", ".join(file.name for file in files),
         )
+    if len(files) == 1:
+        _task, settings = fields_of_table(files[0], "pairs", settings)
     target = {"train_target": str(files[1]), "format": "lines"} if len(files) == 2 else {}
     return DataConfig(task="pairs", train=str(files[0]), **{**settings, **target})  # type: ignore[arg-type]

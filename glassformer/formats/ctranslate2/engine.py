@@ -27,8 +27,8 @@ from glassformer.decode.external import RequestJob
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import Hypothesis, SpecialTokens, ranked
 from glassformer.errors import ConfigError
-from glassformer.formats.ctranslate2 import CTRANSLATE2
 from glassformer.formats.ctranslate2 import spec as conversion
+from glassformer.formats.targets import target_of
 from glassformer.models.checksum import weight_checksum
 
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
@@ -272,7 +272,7 @@ def cached_engine(model: Any, special: SpecialTokens, name: str) -> CTranslate2E
     """The model's engine of this name: made once, and again when a weight has changed."""
     if next(model.parameters()).device.type != "cpu":
         raise ConfigError("engine={name} is for a CPU, and the model is on a GPU; use engine=auto", name=name)
-    CTRANSLATE2.require(f"engine={name}")
+    target_of("ct2").require(f"engine={name}")
     now = weight_checksum(model)
     with lock:
         made = engines.setdefault(model, {})

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from glassformer import machine
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
-from glassformer.formats.ctranslate2 import CTRANSLATE2
+from glassformer.formats.targets import target_of
 
 ACTIVATIONS = {
     "relu": "RELU",
@@ -102,7 +102,7 @@ def unsupported_setting(config: ModelConfig) -> str | None:
 def compute_type() -> str:
     """The arithmetic of the fewest bits that keeps a model's quality on this processor: 8 bits, or 16 on an x86-64 without dot
     products of 8 bits, where CTranslate2's 8 bits cost 1.5 BLEU of 94 and 0.5% of dates, and its 16 bits nothing."""
-    CTRANSLATE2.require("engine=int8")
+    target_of("ct2").require("engine=int8")
     import ctranslate2
 
     have = ctranslate2.get_supported_compute_types("cpu")
@@ -179,8 +179,7 @@ def fill_embeddings(spec: Any, embeddings: Any, embedding: Any, encoding: Any, n
             table = torch.zeros(n_positions, embedding.weight.size(1))
         else:
             rows = n_positions if not hasattr(encoding, "weight") else encoding.weight.size(0)
-            encoding.grow(rows)
-            table = encoding(torch.arange(rows, device=embedding.weight.device)[None])[0]
+            table = encoding(torch.arange(rows, device=embedding.weight.device)[None], rows)[0]
         spec.position_encodings.encodings = array(table)
     if norm is not None:
         fill_norm(spec.layernorm_embedding, norm)

@@ -15,8 +15,7 @@ from glassformer.errors import UserError
 from glassformer.formats.ctranslate2 import spec
 from glassformer.formats.ctranslate2.runtime import CTranslate2Runtime
 from glassformer.formats.huggingface.writer import write_tokenizers
-from glassformer.formats.ours import OurRuntime
-from glassformer.formats.runtime import Case, Runtime
+from glassformer.formats.runtime import Case, OurRuntime, Runtime
 from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.tasks import TextModel

@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import UserError
+from glassformer.formats.documents.bilingual import read_tmx, read_xliff
 from glassformer.formats.documents.catalogue import read_po
 from glassformer.formats.documents.document import DocumentParts, decoded, joined_like
 from glassformer.formats.documents.markdown import read_markdown
-from glassformer.formats.documents.memory import read_tmx
 from glassformer.formats.documents.subtitles import read_srt, read_vtt
 from glassformer.formats.documents.word import read_docx
-from glassformer.formats.documents.xliff import read_xliff
 from glassformer.language import _
 from glassformer.screen import warn
-from glassformer.tasks.markup import as_html, translate_segments
-from glassformer.text.markup import html_segments
+from glassformer.text.markup import as_html, html_segments
 
 
 def read_html(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
@@ -55,6 +53,8 @@ def read_document(content: bytes, path: Path, *, numbers: bool = False, **option
 def translate_document(model: Any, path: Path, *, numbers: bool = False, **options: Any) -> bytes:
     """The document of this file in the other language. `numbers`: they stay as they are, to the byte, as placeholders, addresses
     and code do in any case. How many texts had to be left as they are is said on stderr."""
+    from glassformer.tasks.markup import translate_segments  # torch, which reading needs nothing of
+
     try:
         content = path.read_bytes() if path.suffix.lower() in KINDS else b""
     except OSError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.errors import UserError, install_hint
-from glassformer.formats.documents.document import DocumentParts, as_is
+from glassformer.formats.documents.document import DocumentParts, as_is, checked_encoding
 from glassformer.text.markup import html_segments
 
 if TYPE_CHECKING:
@@ -108,15 +108,17 @@ def read_po(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
             command=install_hint("dates"),
         ) from None
     try:
-        charset = charset_of(content)
+        charset = checked_encoding(charset_of(content), path)
         whole = content.decode(charset)
         catalogue = parsed(whole)
+        lines, header = whole.split("\n"), PLURAL_FORMS.search(whole)
+        count = int(header[1]) if header else 0
+        untranslated = [m for m in catalogue if m.id and m.lineno and not any(m.string or ())]
+        waiting = [(m, forms) for m in untranslated if (forms := forms_of(m, lines, count))]
+    except UserError:
+        raise
     except (pofile.PoFileError, ValueError, LookupError) as error:
         raise UserError("{path} cannot be read: {reason}", path=path, reason=error) from None
-    lines, header = whole.split("\n"), PLURAL_FORMS.search(whole)
-    count = int(header[1]) if header else 0
-    untranslated = [m for m in catalogue if m.id and m.lineno and not any(m.string or ())]
-    waiting = [(m, forms) for m in untranslated if (forms := forms_of(m, lines, count))]
     segments = [
         {text: [html_segments(line, numbers=numbers, entities=False) for line in text.split("\n")] for _, text in forms}
         for _, forms in waiting

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.formats.documents.document import DocumentParts, decoded, has_words, joined_like
-from glassformer.tasks.markup import as_html
 from glassformer.text.markup import Segment, SegmentParser, html_segments
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
+LINE_END = re.compile(r"\r\n?|\n")  # a carriage return alone, too: so markdown-it counts lines
 FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\n)*?(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 TASK = re.compile(r"\[[ xX]\][ \t]+")
 MARK = re.compile(r"\[\^[^\]\[\s]+\]")
@@ -135,8 +135,8 @@ def html_block(token: Token, raw: str, numbers: bool) -> list[str | Segment] | N
     parts = html_segments(raw, numbers=numbers)
     for part in parts:
         if isinstance(part, Segment):
-            part.escape = as_html
-    is_own = raw.replace("\r", "").strip() == token.content.strip()
+            part.is_html = True
+    is_own = LINE_END.sub("\n", raw).strip() == token.content.strip()
     return parts if is_own or all(isinstance(part, str) for part in parts) else None
 
 
@@ -146,7 +146,7 @@ def read_markdown(content: bytes, path: Path, *, numbers: bool) -> DocumentParts
     front = FRONT_MATTER.match(whole)
     text = whole[front.end() :] if front else whole
     parts: list[str | Segment] = [whole[: front.end()] if front else ""]
-    starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]
+    starts = [0, *(match.end() for match in LINE_END.finditer(text)), len(text)]
     tokens = parser_of_markdown().parse(text)
     taken = left = 0
     for number, token in enumerate(tokens):

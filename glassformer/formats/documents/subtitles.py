@@ -12,8 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from glassformer.formats.documents.document import DocumentParts, as_is, decoded, joined_like
-from glassformer.tasks.markup import as_html
-from glassformer.text.markup import Segment, html_segments
+from glassformer.text.markup import Segment, as_html, html_segments
 
 TIMES = re.compile(r"\s*-?\d[\d:., \t]*-->[ \t]*-?\d")
 TIME_TAG = re.compile(r"<\d[\d:.]*>")

@@ -23,9 +23,12 @@ from glassformer.data.tmx import local
 from glassformer.errors import UserError
 from glassformer.formats.documents.document import LARGEST, DocumentParts, has_words
 from glassformer.formats.documents.xml_text import XmlText, as_xml
+from glassformer.language import _
 from glassformer.text.markup import Segment, SegmentParser
 
 BODY, COMMENTS = "word/document.xml", "word/comments.xml"
+MOST_ENTRIES = 4096  # of a container; a document has some dozens, and one for each picture
+HEADER = 30  # bytes in front of a packed entry, at least
 TEXTS = re.compile(r"word/(?:document|(?:header|footer)[^/]*|footnotes|endnotes|comments)\.xml")
 SEPARATORS = frozenset(["separator", "continuationSeparator"])  # notes that are the line above the notes
 PARAGRAPH = ("{http://schemas.openxmlformats.org/wordprocessingml/", "{http://purl.oclc.org/ooxml/wordprocessingml/")
@@ -289,19 +292,36 @@ class Body:
         return fill(self.raw(0, len(self.xml.text)))
 
 
+def check_directory(archive: zipfile.ZipFile, path: Path, largest: int) -> list[str]:
+    """Refuse a container before anything of it is unpacked, unless each of its records has a name and a place of its own, is
+    packed as Word packs, and all together unpack to a size that a document may have. Returns the names of the parts with text."""
+    entries = sorted(archive.infolist(), key=lambda entry: entry.header_offset)
+    sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+    ends = [*(entry.header_offset for entry in entries[1:]), archive.start_dir]
+    overlaps = any(
+        entry.header_offset + HEADER + entry.compress_size > end for entry, end in zip(entries, ends, strict=True)
+    )
+    packed = all(entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries)
+    if len(entries) > MOST_ENTRIES or len(sizes) < len(entries) or overlaps or not packed:
+        raise zipfile.BadZipFile(_("its directory is not one that Word writes"))
+    names = [BODY, *(name for name in sizes if TEXTS.fullmatch(name) and name != BODY)]
+    if sum(sizes[name] for name in names) > largest or sum(sizes.values()) > 16 * largest:
+        raise UserError("{path} holds more text than any document", path=path)
+    return names
+
+
 def read_docx(content: bytes, path: Path, *, numbers: bool, largest: int = LARGEST) -> DocumentParts:
     """A Word document. `largest`: the bytes that its text, or all of it, may have unpacked: a few pack very many."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
-        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
-        names = [BODY, *(name for name in sizes if TEXTS.fullmatch(name) and name != BODY)]
-        if sum(sizes[name] for name in names) > largest or sum(sizes.values()) > 16 * largest:
-            raise UserError("{path} holds more text than any document", path=path)
+        names = check_directory(archive, path, largest)
         broken = archive.testzip()
         if broken is not None:
             raise zipfile.BadZipFile(broken)
         bodies = {name: Body(XmlText(archive.read(name), path), numbers=numbers) for name in names}
-    except (zipfile.BadZipFile, zlib.error, RuntimeError, KeyError, EOFError) as error:
+    except UserError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, KeyError, EOFError, ValueError) as error:
         raise UserError("{path} is not a Word document: {error}", path=path, error=error) from None
 
     comments = bodies.pop(COMMENTS, None)

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element
 from glassformer.data import tmx
 from glassformer.data.tmx import local
 from glassformer.errors import UserError
-from glassformer.formats.documents.document import DocumentParts
+from glassformer.formats.documents.document import DocumentParts, checked_encoding
 from glassformer.text.markup import Segment, SegmentParser
 
 NATIVE = tmx.CODES | {"x", "bx", "ex", "sc", "ec", "cp"}  # of XLIFF: code of another format, nothing to translate
@@ -62,15 +62,15 @@ class XmlText:
     """An XML document: its `text`, the `root` of its tree, and the `places` of its elements."""
 
     def __init__(self, content: bytes, path: Path) -> None:
-        tmx.refuse_entities(content, path)
-        self.encoding = encoding_of(content)
+        self.encoding = checked_encoding(encoding_of(content), path)
         self.places: dict[Element, Place] = {}
         parser: Any = ElementTree.XMLPullParser(["start", "end"])
         try:
             self.text = content.decode(self.encoding)
+            tmx.EntityGuard(path).feed(self.text)
             parser.feed(self.text)
             parser.close()
-        except (ElementTree.ParseError, UnicodeDecodeError, LookupError) as error:
+        except (ElementTree.ParseError, UnicodeError) as error:
             raise UserError("{path} is not XML: {error}", path=path, error=error) from None
         tags = (tag for tag in TOKEN.finditer(self.text) if tag["name"] and tag["kind"] != "!")
         above: list[re.Match[str]] = []

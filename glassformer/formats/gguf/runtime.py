@@ -18,8 +18,7 @@ from glassformer.decode import SpecialTokens
 from glassformer.formats.gguf.spec import read_gguf
 from glassformer.formats.huggingface.importing import in_our_order
 from glassformer.formats.huggingface.vocabulary import Vocabulary
-from glassformer.formats.ours import OurRuntime
-from glassformer.formats.runtime import Ids, Runtime
+from glassformer.formats.runtime import Ids, OurRuntime, Runtime
 from glassformer.language import _
 from glassformer.models.weights import load_model_tensors
 from glassformer.tasks import TextModel

@@ -8,7 +8,7 @@ as ours are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from glassformer.config import ModelConfig
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects import Dialect, dialect_for
 from glassformer.formats.huggingface.dialects.decoder import QWEN2
-from glassformer.formats.huggingface.dialects.external import READABLE, TIDY
+from glassformer.formats.huggingface.dialects.external import READABLE
 from glassformer.formats.huggingface.writer import tensors_from, tensors_to
 from glassformer.language import _
 from glassformer.text.pipeline_checks import steps_of
@@ -49,17 +49,23 @@ def own_pairs(x: Tensor, n_head: int) -> Tensor:
     return x.unflatten(0, (n_head, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
+def other_layout(
+    name: str, tensor: Tensor, dialect: Dialect, config: ModelConfig, pairs: Callable[[Tensor, int], Tensor]
+) -> Tensor:
+    """A tensor of Hugging Face's layout in llama.cpp's, or of llama.cpp's in Hugging Face's (`pairs` says which way): GPT-2's
+    matrices are kept there as in x out, and a Llama's queries and keys turn in other pairs."""
+    if dialect.name == "gpt2" and tensor.dim() == 2 and ".h." in name:
+        return tensor.T
+    heads = {".q_proj.": config.n_head, ".k_proj.": config.kv_heads} if dialect.name == "llama" else {}
+    return next((pairs(tensor, count) for part, count in heads.items() if part in name), tensor)
+
+
 def gguf_tensors(dialect: Dialect, config: ModelConfig, own: dict[str, Tensor]) -> dict[str, np.ndarray]:
     """Every tensor by llama.cpp's name, as it stores them: rows are outputs."""
     tensors, _ = tensors_to(dialect, config, own)
     out = {}
     for name, tensor in tensors.items():
-        if dialect.name == "gpt2" and tensor.dim() == 2 and ".h." in name:
-            tensor = tensor.T  # GPT-2 keeps in x out
-        if dialect.name == "llama" and ".q_proj." in name:
-            tensor = neighbouring_pairs(tensor, config.n_head)
-        if dialect.name == "llama" and ".k_proj." in name:
-            tensor = neighbouring_pairs(tensor, config.kv_heads)
+        tensor = other_layout(name, tensor, dialect, config, neighbouring_pairs)
         out[gguf_name(name, dialect, config)] = tensor.detach().float().contiguous().numpy()
     return out
 
@@ -80,12 +86,9 @@ def read_gguf(path: Path, config: ModelConfig) -> dict[str, Tensor]:
         numbers = gguf.quants.dequantize(tensor.data, tensor.tensor_type).reshape(shape)
         own = torch.from_numpy(np.array(numbers, dtype=np.float32))
         name = theirs[tensor.name]
-        if dialect.name == "llama" and ".q_proj." in name:
-            own = own_pairs(own, config.n_head)
-        if dialect.name == "llama" and ".k_proj." in name:
-            own = own_pairs(own, config.kv_heads)
-        found[name] = own.T.contiguous() if dialect.name == "gpt2" and own.dim() == 2 and ".h." in name else own
-    return tensors_from(READABLE[dialect.name], config, TIDY[dialect.name]({}, found))
+        found[name] = other_layout(name, own, dialect, config, own_pairs).contiguous()
+    reading = READABLE[dialect.name]
+    return tensors_from(reading, config, reading.tidy({}, found))
 
 
 def architecture_of(config: ModelConfig, imported: Mapping[str, Tensor] | None = None) -> Dialect:

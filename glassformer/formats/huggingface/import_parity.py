@@ -21,7 +21,6 @@ from glassformer.errors import install_hint
 from glassformer.formats.huggingface.generation import NEUTRAL
 from glassformer.formats.huggingface.importing import Imported
 from glassformer.formats.huggingface.runtime import ExternalRuntime, transformers_can_use
-from glassformer.formats.ours import OurRuntime
 from glassformer.formats.parity import (
     LIMITS,
     SAMPLE,
@@ -30,10 +29,10 @@ from glassformer.formats.parity import (
     ParityReport,
     Side,
     compare,
+    difference,
     folder_size,
-    judge,
 )
-from glassformer.formats.runtime import Case, make_cases, text_of
+from glassformer.formats.runtime import Case, OurRuntime, make_cases, text_of
 from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
@@ -220,11 +219,10 @@ class ImportComparison:
         ours = OurRuntime(self.model, self.theirs.rules, self.theirs.special)
         numbers = Logits()
         numbers.add(case, ours.logits([case])[0], self.theirs.logits([case])[0])
-        judged = replace(self.report, passed=True, differs=None, same_greedy=None, same_beam=None)
+        judged = replace(self.report, same_greedy=None, same_beam=None)
         judged.largest_logit_difference, judged.largest_logit = numbers.difference, numbers.largest
-        judge(judged, ours, self.theirs, [case])
-        if judged.differs is not None:
-            return _("over {length:,} random tokens {differs}", length, judged.differs)
+        if (differs := difference(judged, ours, self.theirs, [case])) is not None:
+            return _("over {length:,} random tokens {differs}", length, differs)
         self.report.largest_logit_difference = max(self.report.largest_logit_difference, numbers.difference)
         return None
 
@@ -252,22 +250,17 @@ def import_parity(folder: Path, found: Imported, run: RunFolder, examples: Itera
     )
     both = ImportComparison(folder, found, model, theirs)
     both.report = report
-    is_ours = (
-        folder / "glassformer.json"
-    ).exists()  # with its own recipe and tokenizers, which say more than theirs can
-    differs = None
+    # With its own recipe and tokenizers, an export of ours says more than theirs can.
+    is_ours = (folder / "glassformer.json").exists()
     if not is_ours:
         both.open_tokenizer()
     texts = both.plain([text_of(example) for example in given or []]) or list(SENTENCES)
-    if not is_ours:
-        differs = both.texts(list(dict.fromkeys([*texts, *TEXTS])))
-    compare(model, theirs, cases, report)
-    if differs is None and report.passed:
-        differs = both.long_row()
-    if differs is None and report.passed and not is_ours and model.verb in ("translate", "generate"):
-        differs = both.answers(texts)
-    if differs is not None:
-        report.passed, report.differs = False, differs
+    apart = None if is_ours else both.texts(list(dict.fromkeys([*texts, *TEXTS])))
+    differs = compare(model, theirs, cases, report).differs
+    differs = apart or differs or both.long_row()
+    if not is_ours and model.verb in ("translate", "generate"):
+        differs = differs or both.answers(texts)
+    report.conclude(differs)
     if not report.passed:
         raise ParityFailed(report.verdict(), report)
     report.save(run.path)

@@ -19,8 +19,8 @@ from glassformer.config.recipe import build
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects import Dialect
 from glassformer.formats.huggingface.dialects.dialect import need
-from glassformer.formats.huggingface.dialects.external import READABLE, TIDY
-from glassformer.formats.huggingface.dialects.reading import ENCODERS, class_of, labels_of, refuse_settings, settled
+from glassformer.formats.huggingface.dialects.external import READABLE
+from glassformer.formats.huggingface.dialects.reading import class_of, labels_of, refuse_settings, settled
 from glassformer.formats.huggingface.generation import GenerationSettings, Taken, take_over
 from glassformer.formats.huggingface.origin import LEFT_OUT, remember, with_left_out
 from glassformer.formats.huggingface.tokenizer_files import read_own_tokenizers
@@ -73,7 +73,7 @@ def dialect_of(hf: Mapping[str, Any], folder: Path) -> Dialect:
 def model_config(dialect: Dialect, hf: Mapping[str, Any], folder: Path) -> ModelConfig:
     """The config in our words, its every number within reason."""
     try:
-        settings = {k: v for k, v in dialect.from_config(hf).items() if v is not None}
+        settings = {k: v for k, v in dialect.settings(hf).items() if v is not None}
         config: ModelConfig = build(ModelConfig, settings, "model")
     except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
         if isinstance(error, UserError):
@@ -211,15 +211,6 @@ def read_folder(
     return read_external(folder, hf, tensors, name=name, head=head, languages=languages)
 
 
-def read_encoder(folder: Path, tensors: dict[str, Tensor]) -> Imported:
-    """An encoder without a head: config and tokenizer of a folder, and these tensors in the place of the folder's own."""
-    hf = read_json(folder, "config.json")
-    kind = dialect_of(hf, folder).name
-    if kind not in ENCODERS:
-        raise UserError("{folder} describes a {kind}, which is no encoder", folder / "config.json", kind)
-    return read_external(folder, hf | {"architectures": [f"{ENCODERS[kind]}Model"]}, tensors)
-
-
 def read_external(
     folder: Path,
     hf: Mapping[str, Any],
@@ -232,10 +223,10 @@ def read_external(
     """A model of these tensors, by its config and the tokenizer files of a folder."""
     dialect = dialect_of(hf, folder)
     refuse_settings(dialect.name, hf)
-    tensors = TIDY.get(dialect.name, lambda _, found: found)(hf, {n: t.float() for n, t in tensors.items()})
+    tensors = dialect.tidy(hf, {n: t.float() for n, t in tensors.items()})
     hf = with_head(dict(hf), head, tensors)
     class_of(dialect.name, hf)
-    hf, tensors = settled(dialect.name, hf, tensors)
+    hf, tensors = settled(dialect, hf, tensors)
     config = model_config(dialect, hf, folder)
     if config.output_bias and "final_logits_bias" not in tensors:
         config = replace(config, output_bias=False)
@@ -285,7 +276,7 @@ def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) 
         raise UserError(
             "{folder} has no recipe; take the file out to import the model without it", folder / "glassformer.json"
         )
-    recipe = Recipe.from_dict(facts)
+    recipe = Recipe.from_dict(facts, stored=True)
     if said.get("ids") == "foreign":
         return read_returned(folder, dialect, tensors, recipe)
     own = tensors_from(dialect, recipe.model, tensors)
@@ -305,9 +296,8 @@ def read_returned(folder: Path, dialect: Dialect, tensors: dict[str, Tensor], re
     theirs = read_tokenizers(folder)[0]
     generation = GenerationSettings.read(folder, hf)
     vocabulary = control_ids("gpt", hf, theirs, need(hf, "vocab_size"), generation)
-    tidy = TIDY.get(dialect.name, lambda _, found: found)(hf, tensors)
     there = replace(recipe.model, vocab_size=vocabulary.size, output_bias=False)
-    config, own = in_our_order(there, tensors_from(dialect, there, tidy), vocabulary, vocabulary)
+    config, own = in_our_order(there, tensors_from(dialect, there, dialect.tidy(hf, tensors)), vocabulary, vocabulary)
     if config != recipe.model:
         raise UserError(
             "{folder} tells of other ids than the tokenizer beside it; take the file out to import "

@@ -14,6 +14,7 @@ from typing import Any
 
 from glassformer.errors import UserError, install_hint
 from glassformer.files.structured import read_regular
+from glassformer.formats.huggingface.tokenizer_classes import tokenizer_json
 from glassformer.text.pipeline_checks import LONGEST_PIECE, MOST_PIECES, is_number
 from glassformer.text.tokenizer import CONTROL_NAMES
 
@@ -122,14 +123,6 @@ def pipeline(model: SentencePiece, vocab: Sequence[str], unknown: int) -> dict[s
         body = {"type": "Unigram", "vocab": scores, "unk_id": unknown, "byte_fallback": model.byte_fallback}
     codes = [(i, name) for i, name in enumerate(own) if is_code(name)]  # texts that are always one token
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [{"id": i, "content": name, **plain} for i, name in codes],
-        "normalizer": {"type": "Sequence", "normalizers": steps} if steps else None,
-        "pre_tokenizer": metaspace,
-        "post_processor": None,
-        "decoder": metaspace,
-        "model": body,
-    }
+    added = [{"id": i, "content": name, **plain} for i, name in codes]
+    normalizer = {"type": "Sequence", "normalizers": steps} if steps else None
+    return tokenizer_json(body, added, normalizer=normalizer, pre_tokenizer=metaspace, decoder=metaspace)

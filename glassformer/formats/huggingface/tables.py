@@ -38,12 +38,6 @@ ROW_VECTORS = ("final_logits_bias",)
 """Theirs is a matrix of one row where ours is a vector."""
 
 
-def same(ours: str, theirs: str, *, bias: bool = True, weight: bool = True, transpose: bool = False) -> list[Entry]:
-    """The rows for one layer's weight and bias."""
-    rows = [Entry((f"{ours}.weight",), f"{theirs}.weight", transpose)] if weight else []
-    return rows + ([Entry((f"{ours}.bias",), f"{theirs}.bias")] if bias else [])
-
-
 def to_theirs(table: Sequence[Entry], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our tensors under their names; every tensor of ours must be in the table."""
     used = {name for entry in table for name in entry.ours}

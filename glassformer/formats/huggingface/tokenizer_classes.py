@@ -32,6 +32,14 @@ QWEN2 = (
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 
 
+NO_STEPS = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
+
+
+def tokenizer_json(model: dict[str, Any], added: list[dict[str, Any]], **steps: Any) -> dict[str, Any]:
+    """A tokenizer.json of a model, the tokens beside it, and the steps before and behind it; those not named are none."""
+    return {"version": "1.0", "added_tokens": added, **NO_STEPS, **steps, "model": model}
+
+
 def settings(folder: Path) -> dict[str, Any]:
     """tokenizer_config.json; nothing where it is not there."""
     return read_json(folder, "tokenizer_config.json", LARGEST_FILE, optional=True)

@@ -8,6 +8,7 @@ pipeline, and `Vocabulary` puts both in order.
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ from typing import Any
 from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
 from glassformer.formats.huggingface.generation import GenerationSettings
-from glassformer.formats.huggingface.language_codes import LANGUAGES
 from glassformer.formats.huggingface.sentencepiece import SentencePiece, pipeline, read_sentencepiece
 from glassformer.formats.huggingface.tokenizer_classes import (
     BYTE_LEVEL,
@@ -27,6 +27,7 @@ from glassformer.formats.huggingface.tokenizer_classes import (
     class_of,
     qwen2_cut,
     settings,
+    tokenizer_json,
 )
 from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.untrusted import inside, is_file, read_json
@@ -177,36 +178,19 @@ def byte_level_bpe(folder: Path, added: list[dict[str, Any]]) -> dict[str, Any]:
     merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     ids = {piece: i for i, piece in names.items()}
     good = [pair for pair in merges if len(pair) == 2 and {*pair, "".join(pair)} <= ids.keys()]
-    return {
-        "version": "1.0",
-        "added_tokens": added,
-        "normalizer": None,
-        "pre_tokenizer": BYTE_LEVEL,
-        "post_processor": None,
-        "decoder": BYTE_LEVEL,
-        "model": {"type": "BPE", "vocab": ids, "merges": good, "unk_token": None},
-    }
+    model = {"type": "BPE", "vocab": ids, "merges": good, "unk_token": None}
+    return tokenizer_json(model, added, pre_tokenizer=BYTE_LEVEL, decoder=BYTE_LEVEL)
 
 
 def word_pieces(folder: Path, added: list[dict[str, Any]], unknown: str) -> dict[str, Any]:
     """BERT's `vocab.txt` as a tokenizer.json."""
     content = read_regular(inside(folder, "vocab.txt"), LARGEST_FILE)
     names = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    return {
-        "version": "1.0",
-        "added_tokens": added,
-        "normalizer": bert_normalizer({}),
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": None,
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "vocab": {name.rstrip("\r"): i for i, name in enumerate(names)},
-            "unk_token": unknown,
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-        },
-    }
+    model: dict[str, Any] = {"type": "WordPiece", "vocab": {name.rstrip("\r"): i for i, name in enumerate(names)}}
+    model |= {"unk_token": unknown, "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+    decoder = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    cut = {"type": "BertPreTokenizer"}
+    return tokenizer_json(model, added, normalizer=bert_normalizer({}), pre_tokenizer=cut, decoder=decoder)
 
 
 def languages_of(folder: Path) -> list[str]:
@@ -216,8 +200,9 @@ def languages_of(folder: Path) -> list[str]:
         for key in ("additional_special_tokens", "extra_special_tokens"):
             if (found := facts.get(key)) and isinstance(found, list) and all(isinstance(token, str) for token in found):
                 return found
-        if isinstance(codes := facts.get("language_codes"), str) and codes in LANGUAGES:
-            return [f"__{code}__" for code in LANGUAGES[codes]]
+        languages = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
+        if isinstance(codes := facts.get("language_codes"), str) and codes in languages:
+            return [f"__{code}__" for code in languages[codes].split()]
     return []
 
 

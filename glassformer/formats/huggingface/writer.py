@@ -18,9 +18,8 @@ from torch import Tensor
 from glassformer.config import VERSION, ModelConfig, Recipe
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects import Dialect, dialect_for
-from glassformer.formats.huggingface.dialects.bert import TYPES
+from glassformer.formats.huggingface.dialects.bert import TYPES, with_prefix
 from glassformer.formats.huggingface.dialects.decoder import QWEN2, QWEN2_LACKS
-from glassformer.formats.huggingface.dialects.external import with_prefix
 from glassformer.formats.huggingface.origin import LEFT_OUT, origin_of
 from glassformer.formats.huggingface.runtime import ExternalRuntime, TransformersRuntime, auto_class
 from glassformer.formats.huggingface.tables import from_half_split, half_split, to_half_split, to_ours, to_theirs
@@ -227,7 +226,7 @@ def export_folder(
     if config.family != "bert":
         write_json(folder / "generation_config.json", generation_config(recipe) | written_ids(tokenizers.target))
     notes = write_tokenizers(tokenizers, recipe, folder)
-    if tokenizers.target.kind == "word":
+    if tokenizers.target.tokens_are_words:
         notes.append(_("words come back with a space between any two: restoring the spacing is not part of the file"))
     if config.head == "none":
         notes.append(_("BertModel's pooler, which this model has not, is written as zeros; use last_hidden_state"))

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from glassformer.config import ModelConfig
 from glassformer.decode.external import RequestJob
 from glassformer.errors import ConfigError
-from glassformer.formats.onnx import ONNX
 from glassformer.formats.onnx import spec as conversion
+from glassformer.formats.targets import target_of
 from glassformer.models.checksum import weight_checksum
 from glassformer.nn.rows import Rows
 
@@ -110,7 +110,7 @@ class OnnxNet:
 
 def check_supported(config: ModelConfig) -> None:
     """Says in a sentence what keeps this model from onnxruntime."""
-    ONNX.require("engine=onnx")
+    target_of("onnx").require("engine=onnx")
     if (unsupported := conversion.unsupported(config)) is not None:
         raise ConfigError("engine=onnx has nothing for {unsupported}; use engine=auto", unsupported[0])
 

@@ -168,8 +168,7 @@ class RotationNodes:
     """The cosine and sine of every token's rotary angles: (B, 1, T, half)."""
 
     def __init__(self, g: Graph, rotary: Any, positions: str, n_positions: int) -> None:
-        rotary.grow(n_positions)
-        cos, sin = rotary.table[:n_positions].chunk(2, dim=-1)
+        cos, sin = rotary.covering(n_positions)[:n_positions].chunk(2, dim=-1)
         self.cos, self.sin = (
             g("Unsqueeze", g("Gather", g.weight(f"rotary.{n}", t, exact=True), positions), g.constant([1]))
             for n, t in (("cos", cos), ("sin", sin))

@@ -14,8 +14,7 @@ import torch
 
 from glassformer.decode import translate_batch
 from glassformer.formats.onnx.engine import OnnxNet, session, with_net
-from glassformer.formats.ours import layers_of
-from glassformer.formats.runtime import Activations, Case, Ids, Runtime
+from glassformer.formats.runtime import Activations, Case, Ids, Runtime, layers_of
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS

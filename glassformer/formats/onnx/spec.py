@@ -58,8 +58,7 @@ def embed(g: Graph, embedding: Any, name: str, encoding: Any, positions: str, n_
         return x
     if hasattr(encoding, "weight"):
         return g("Add", x, g("Gather", g.weight("positions.weight", encoding.weight), positions))
-    encoding.grow(n_positions)
-    rows = g.weight("positions.table", encoding.table[:n_positions], exact=True)
+    rows = g.weight("positions.table", encoding.covering(n_positions)[:n_positions], exact=True)
     return g("Add", x, g("Gather", rows, positions))
 
 

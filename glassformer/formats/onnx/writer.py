@@ -62,7 +62,7 @@ class OnnxModel:
 
     def __init__(self, folder: str | Path, *, threads: int = 1) -> None:
         folder = Path(folder)
-        recipe = Recipe.from_dict(read_json(folder, "glassformer.json", LARGEST_JSON)["recipe"])
+        recipe = Recipe.from_dict(read_json(folder, "glassformer.json", LARGEST_JSON)["recipe"], stored=True)
         self.family = recipe.model.family
         if self.family == "bert":
             raise UserError(

@@ -1,16 +1,18 @@
-"""Two runs on the same examples: whose scores are better, and is the difference more than luck; where do they differ."""
+"""Two runs on the same examples: whose scores are better, and is the difference more than luck; where do they differ, and where
+do they look differently (the distance of each head of the one to the nearest head of the other)."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from glassformer import plots
+from glassformer import plots, probe
 from glassformer.errors import UserError
 from glassformer.evaluation.bootstrap import (
     DRAWS,
@@ -35,9 +37,9 @@ from glassformer.evaluation.examples import (
     same_reading,
     tokenizers_agree,
 )
-from glassformer.evaluation.held_out import HeldOut, held_out, writes
+from glassformer.evaluation.held_out import HeldOut, held_out
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER
-from glassformer.inspection.compare.attention import HeadDistance, head_distances
+from glassformer.evaluation.teacher_forced import model_inputs
 from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
@@ -64,6 +66,17 @@ class Sentence:
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it, without what is empty."""
         return {k: v for k, v in vars(self).items() if v != "" and not (isinstance(v, float) and math.isnan(v))}
+
+
+@dataclass(frozen=True)
+class HeadDistance:
+    """A head of the first run: how far its weights are from those of the second run's head of the same number (None, where
+    there is none) and from the nearest head of the same attention. Heads of runs trained apart have their numbers by
+    chance, so it is the nearest that counts."""
+
+    same: float | None
+    nearest: str
+    distance: float
 
 
 @dataclass(frozen=True)
@@ -98,9 +111,45 @@ class Comparison:
             "level": LEVEL,
             "scores": {name: paired.to_dict() for name, paired in self.scores.items()},
             "sentences": [s.to_dict() for s in self.sentences],
-            "attention": {name: apart.to_dict() for name, apart in self.attention.items()},
+            "attention": {name: asdict(apart) for name, apart in self.attention.items()},
             "no_attention": self.no_attention,
         }
+
+
+@torch.no_grad()
+def head_distances(models: tuple[TextModel, TextModel], held: HeldOut) -> tuple[dict[str, HeadDistance], str]:
+    """For each head, half the summed absolute difference of the two runs' weights (total variation: 0 the same, 1 nothing in
+    common), averaged over all real queries; and why not, where that cannot be."""
+    first, second = models
+    if first.model.config.attentions != second.model.config.attentions:
+        return {}, _("the two models have different layers")
+    if not tokenizers_agree(first, second):
+        return {}, _("the two models read the text in different tokens")
+    numbers = [{name: one.head_ids for name, one in probe.attentions(model).items()} for model in models]
+    total: dict[str, Any] = {}
+    count: dict[str, int] = {}
+    with probe.record(first, "*.weights") as one, probe.record(second, "*.weights") as two:
+        for batch in held.batches:
+            for model in models:
+                model.model.hidden(*model_inputs(batch))
+            for name in numbers[0]:
+                rows = batch.source if name.startswith("encoder.") and batch.source is not None else batch.rows
+                w, v = one[f"{name}.weights"].float(), two[f"{name}.weights"].float()
+                for i in range(w.size(1)):
+                    apart = (w[:, i : i + 1] - v).abs().sum(-1).double() / 2
+                    sums = (apart * rows.real[:, None]).sum((0, 2)).cpu().numpy()
+                    total[f"{name}:{i}"] = total.get(f"{name}:{i}", 0) + sums
+                count[name] = count.get(name, 0) + int(rows.real.sum())
+    found: dict[str, HeadDistance] = {}
+    for name, own in numbers[0].items():
+        theirs = numbers[1][name]
+        for i, number in enumerate(own):
+            apart = total[f"{name}:{i}"] / max(1, count[name])
+            if len(theirs):
+                best = int(apart.argmin())
+                same = float(apart[theirs.index(number)]) if number in theirs else None
+                found[f"{name}:{number}"] = HeadDistance(same, f"{name}:{theirs[best]}", float(apart[best]))
+    return found, "" if found else _("there is no attention in which both models have heads")
 
 
 def score_both(
@@ -108,7 +157,6 @@ def score_both(
     held: HeldOut,
     tables: tuple[Statistics, Statistics],
     said: tuple[list[str], list[str]],
-    comet: str | None = None,
 ) -> dict[str, Paired]:
     """Every score that both runs have. A loss a token is compared only where the two have the same tokens."""
     scores: dict[str, Paired] = {}
@@ -120,7 +168,7 @@ def score_both(
         if models[0].kind in ("gpt", "mlm"):
             scores["perplexity"] = paired_bootstrap(a[:, :2], b[:, :2], perplexity)
             scores["token_accuracy"] = paired_bootstrap(a[:, [2, 1]], b[:, [2, 1]], percent)
-    first, second = (answer_statistics(models[0], held, own, comet) for own in said)
+    first, second = (answer_statistics(models[0], held, own) for own in said)
     return scores | {name: paired_bootstrap(first[name], second[name], COMBINE[name]) for name in first}
 
 
@@ -131,13 +179,9 @@ def compare(
     limit: int,
     folders: tuple[Path | None, Path | None] = (None, None),
     tell: Callable[[str], None] = lambda _: None,
-    comet: str | None = None,
 ) -> Comparison:
-    """Both runs on the first run's examples; each reads them with its own tokenizer. `comet`: the folder of a COMET that scores
-    what they write, too."""
+    """Both runs on the first run's examples; each reads them with its own tokenizer."""
     check_same_task(*models)
-    if comet is not None and not writes(models[0]):
-        raise UserError("COMET scores translations, and these runs write none; leave it out")
     tell(_("reading the examples"))
     if folders[0] is not None and RunFolder.is_run(folders[0].parent):
         RunFolder(folders[0].parent).check_data(split)
@@ -157,7 +201,7 @@ def compare(
     tell(_("what they say"))
     said = answers(models[0], held), answers(models[1], HeldOut(other.batches, held.examples, count))
     tell(_("drawing again"))
-    scores = score_both(models, held, tables, said, comet)
+    scores = score_both(models, held, tables, said)
     sentences = []
     for i in range(count):
         given, wanted = describe(models[0], held, i)

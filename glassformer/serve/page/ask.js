@@ -1,8 +1,20 @@
-// Asking the server: JSON in, JSON or a stream of events out. The key, where one is needed, stays in this tab.
+// Asking the server: JSON in, JSON or a stream of events out. A key that was typed stays in this tab; the token of an address that
+// `glassformer open` printed is kept for every tab of that host and port, until the next start makes another.
+
+const [KEY, TOKEN] = ["glassformer.key", "glassformer.token"];
+
+/** The token that an address held, where no key was typed in place of it. */
+export function heldToken() {
+  try {
+    return sessionStorage.getItem(KEY) === null ? (localStorage.getItem(TOKEN) ?? "") : "";
+  } catch {
+    return "";
+  }
+}
 
 export function heldKey() {
   try {
-    return sessionStorage.getItem("glassformer.key") ?? "";
+    return sessionStorage.getItem(KEY) ?? heldToken();
   } catch {
     return "";
   }
@@ -10,10 +22,22 @@ export function heldKey() {
 
 export function holdKey(key) {
   try {
-    sessionStorage.setItem("glassformer.key", key);
+    sessionStorage.setItem(KEY, key);
   } catch {
     // it is asked for again
   }
+}
+
+const address = new URLSearchParams(location.search);
+if (address.has("token")) {
+  try {
+    localStorage.setItem(TOKEN, address.get("token"));
+    sessionStorage.removeItem(KEY);
+  } catch {
+    // it is asked for
+  }
+  address.delete("token"); // what is copied from here, or looked at by others, does not hold it
+  history.replaceState(null, "", `${location.pathname}${String(address) && `?${address}`}${location.hash}`);
 }
 
 export class Refusal extends Error {

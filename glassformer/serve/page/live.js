@@ -3,7 +3,7 @@
 // chosen in them, a head or a layer, can be switched off; the answer is then written anew, beside that of the whole model. Any
 // token of the answer can be chosen anew (live_choose.js); the model then goes on from it.
 
-import { ask, heldKey, holdKey } from "./ask.js";
+import { ask, heldKey, heldToken, holdKey } from "./ask.js";
 import { h, select, share, token } from "./elements.js";
 import { askReport, reports } from "./live_arrays.js";
 import { chooseView, samplingOf } from "./live_choose.js";
@@ -106,9 +106,11 @@ export class Live {
   async load() {
     try {
       this.models = (await ask("/v1/models")).data.map((one) => one.id);
+      this.refused = false;
     } catch (error) {
       if (![401, 403].includes(error.status)) throw error;
       this.models = [];
+      this.refused = true;
     }
     if (!this.models.includes(this.model)) this.model = this.models[0] ?? null;
     const found = this.model ? await ask(`/open/${encodeURIComponent(this.model)}/examples`) : { examples: [], stray: null, tour: false };
@@ -127,7 +129,7 @@ export class Live {
     } }, name);
     const chips = [...this.examples.map((text) => example(text, text, text)), this.stray ? example(this.stray, `${this.stray} ⇄`, words.stray) : null];
     this.root.replaceChildren(
-      h("div", { class: "line" }, ...(this.host ? [] : [this.modelField(), this.keyRequired ? this.keyField() : null, this.input, h("span", { class: "caption" }, "→")]), this.said, this.state),
+      h("div", { class: "line" }, ...(this.host ? [] : [this.modelField(), this.refused || (this.keyRequired && !heldToken()) ? this.keyField() : null, this.input, h("span", { class: "caption" }, "→")]), this.said, this.state),
       h("div", { class: "line rows" },
         this.tokenLine = h("div", { class: "line scroll", id: "tokens" }),
         h("nav", { class: "line", "aria-label": words.further }, h("span", { class: "caption" }, words.further), this.further()),

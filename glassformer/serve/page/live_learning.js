@@ -33,7 +33,7 @@ export class Learning {
   }
 
   async begin() {
-    if (this.live.keyRequired && !this.live.models.length) return;
+    if (this.live.refused) return;
     await this.poll();
   }
 

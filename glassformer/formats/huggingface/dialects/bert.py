@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,44 +10,15 @@ from glassformer.config import ModelConfig
 from glassformer.formats.huggingface.dialects.dialect import (
     ACTIVATIONS,
     SAME_HEADS,
-    USUAL,
     ConfigNames,
     Dialect,
-    attention_rows,
+    Tensors,
     need,
 )
 from glassformer.formats.huggingface.dialects.reading import HEADS, labels_of
-from glassformer.formats.huggingface.tables import Entry, same
 
 TYPES = "bert.embeddings.token_type_embeddings.weight"
 """Theirs always has it; a model of ours without types of token is written with one type of zeros."""
-
-
-def bert_table(config: ModelConfig) -> list[Entry]:
-    """Our parameters beside Hugging Face's, for a BERT."""
-    rows = same("embedding", "bert.embeddings.word_embeddings", bias=False)
-    rows += same("positions", "bert.embeddings.position_embeddings", bias=False)
-    if config.n_token_type:
-        rows += same("type_embedding", TYPES.removesuffix(".weight"), bias=False)
-    rows += same("embedding_norm", "bert.embeddings.LayerNorm")
-    for i in range(config.n_layer):
-        ours, theirs = f"encoder.{i}", f"bert.encoder.layer.{i}"
-        names = ("self.query", "self.key", "self.value", "output.dense")
-        rows += attention_rows(f"{ours}.attention", f"{theirs}.attention", names)
-        rows += same(f"{ours}.attention_norm", f"{theirs}.attention.output.LayerNorm")
-        rows += same(f"{ours}.mlp.up", f"{theirs}.intermediate.dense")
-        rows += same(f"{ours}.mlp.down", f"{theirs}.output.dense") + same(
-            f"{ours}.mlp_norm", f"{theirs}.output.LayerNorm"
-        )
-    if config.head == "mlm":
-        rows += same("head.dense", "cls.predictions.transform.dense")
-        rows += same("head.norm", "cls.predictions.transform.LayerNorm")
-        rows.append(Entry(("head.bias",), "cls.predictions.bias"))
-        return rows + ([] if config.tie_output else same("output", "cls.predictions.decoder", bias=False))
-    if config.head == "none":
-        return rows
-    rows += same("head.dense", "bert.pooler.dense") if config.head == "classify" else []
-    return rows + same("head.label", "classifier")
 
 
 def bert_ignored(config: ModelConfig) -> list[str]:
@@ -58,23 +30,13 @@ def bert_ignored(config: ModelConfig) -> list[str]:
     return copies + unused + pooler
 
 
-NAMES = ConfigNames(
-    USUAL | {"n_hidden": "intermediate_size"},
-    {
-        "dropout": ("hidden_dropout_prob", 0.1),
-        "attention_dropout": ("attention_probs_dropout_prob", 0.1),
-        "norm_eps": ("layer_norm_eps", 1e-12),
-    },
-    "hidden_act",
-    tied=True,
-)
 SHAPE: dict[str, Any] = {"positions": "learned", "pre_norm": False, "final_norm": False, "embedding_norm": True}
 
 
 def bert_to(config: ModelConfig) -> dict[str, Any]:
     """A BERT's config.json."""
     kinds = {"type_vocab_size": max(1, config.n_token_type), "num_labels": max(config.n_label, 2)}
-    return {"model_type": "bert"} | NAMES.written(config) | kinds
+    return {"model_type": "bert"} | ConfigNames.of("bert").written(config) | kinds
 
 
 def bert_from(hf: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +45,21 @@ def bert_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     head = next((head for ending, head in HEADS.items() if name.endswith(ending)), "mlm")
     labels = len(labels_of(hf)) if head in ("classify", "tag") else 0
     own = {"family": "bert", "n_token_type": need(hf, "type_vocab_size"), "head": head, "n_label": labels}
-    return NAMES.read(hf) | SHAPE | own | {"norm": "layer", "bias": True, "scale_embeddings": False}
+    return ConfigNames.of("bert").read(hf) | SHAPE | own | {"norm": "layer", "bias": True, "scale_embeddings": False}
+
+
+def with_prefix(prefix: str, tensors: Tensors) -> Tensors:
+    """The tensors of an encoder that was saved without a head, under the names they have beside one."""
+    if not any(name.startswith("embeddings.") for name in tensors):
+        return tensors
+    parts = ("embeddings.", "encoder.", "pooler.")
+    return {f"{prefix}{name}" if name.startswith(parts) else name: tensor for name, tensor in tensors.items()}
+
+
+def bert_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
+    """Norms were called gamma and beta once."""
+    renamed = {re.sub(r"gamma$", "weight", re.sub(r"beta$", "bias", n)): t for n, t in tensors.items()}
+    return with_prefix("bert.", renamed)
 
 
 BERT = Dialect(
@@ -96,8 +72,9 @@ BERT = Dialect(
         "none": "BertModel",
     },
     SAME_HEADS | SHAPE | {"activation": list(ACTIVATIONS), "pool": "first"},
-    bert_table,
+    "bert",
     bert_to,
     bert_from,
     ignored=bert_ignored,
+    tidy=bert_names,
 )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from glassformer.config import ModelConfig
@@ -14,71 +15,27 @@ from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects.dialect import (
     ACTIVATIONS,
     SAME_HEADS,
-    USUAL,
     ConfigNames,
     Dialect,
-    attention_rows,
+    Tensors,
     need,
 )
-from glassformer.formats.huggingface.tables import Entry, same
 from glassformer.text.tokenizer import BOS, EOS
 
-
-def gpt2_table(config: ModelConfig) -> list[Entry]:
-    """Our parameters beside Hugging Face's, for GPT-2."""
-    rows = same("embedding", "transformer.wte", bias=False) + same("positions", "transformer.wpe", bias=False)
-    for i in range(config.n_layer):
-        ours, theirs = f"decoder.{i}", f"transformer.h.{i}"
-        joined = [f"{ours}.attention.{part}" for part in ("query", "key", "value")]
-        rows.append(Entry(tuple(f"{n}.weight" for n in joined), f"{theirs}.attn.c_attn.weight", transpose=True))
-        rows.append(Entry(tuple(f"{n}.bias" for n in joined), f"{theirs}.attn.c_attn.bias"))
-        rows += same(f"{ours}.attention.out", f"{theirs}.attn.c_proj", transpose=True)
-        rows += same(f"{ours}.attention_norm", f"{theirs}.ln_1") + same(f"{ours}.mlp_norm", f"{theirs}.ln_2")
-        rows += same(f"{ours}.mlp.up", f"{theirs}.mlp.c_fc", transpose=True)
-        rows += same(f"{ours}.mlp.down", f"{theirs}.mlp.c_proj", transpose=True)
-    rows += same("decoder.norm", "transformer.ln_f")
-    return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
-
-
-GPT2_RATES = {"dropout": ("resid_pdrop", 0.1), "attention_dropout": ("attn_pdrop", 0.1)}
-GPT2_NAMES = ConfigNames(
-    {name: name for name in ("vocab_size", "n_embd", "n_layer", "n_head")} | {"block_size": "n_positions"},
-    GPT2_RATES | {"norm_eps": ("layer_norm_epsilon", 1e-5)},
-    "activation_function",
-    tied=True,
-)
 GPT2_SHAPE: dict[str, Any] = {"positions": "learned", "pre_norm": True, "final_norm": True}
 
 
 def gpt2_to(config: ModelConfig) -> dict[str, Any]:
     """A GPT-2's config.json."""
     more = {"n_inner": config.hidden, "embd_pdrop": config.dropout, "bos_token_id": EOS, "eos_token_id": EOS}
-    return {"model_type": "gpt2"} | GPT2_NAMES.written(config) | more
+    return {"model_type": "gpt2"} | ConfigNames.of("gpt2").written(config) | more
 
 
 def gpt2_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Our settings from a GPT-2's config.json, where the oldest call n_positions n_ctx."""
-    found = GPT2_NAMES.read({**hf, "n_positions": hf.get("n_positions") or hf.get("n_ctx")})
+    found = ConfigNames.of("gpt2").read({**hf, "n_positions": hf.get("n_positions") or hf.get("n_ctx")})
     own = {"family": "gpt", "n_hidden": hf.get("n_inner"), "norm": "layer", "bias": True, "scale_embeddings": False}
     return found | GPT2_SHAPE | own | {"scaled_attention": bool(hf.get("scale_attn_weights", True))}
-
-
-def llama_table(config: ModelConfig) -> list[Entry]:
-    """Our parameters beside Hugging Face's, for Llama and Qwen3."""
-    rows = same("embedding", "model.embed_tokens", bias=False)
-    for i in range(config.n_layer):
-        ours, theirs = f"decoder.{i}", f"model.layers.{i}"
-        names = ("q_proj", "k_proj", "v_proj", "o_proj")
-        rows += attention_rows(f"{ours}.attention", f"{theirs}.self_attn", names, bias=config.bias)
-        if config.qk_norm:
-            rows += same(f"{ours}.attention.query_norm", f"{theirs}.self_attn.q_norm", bias=False)
-            rows += same(f"{ours}.attention.key_norm", f"{theirs}.self_attn.k_norm", bias=False)
-        rows += same(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
-        rows += same(f"{ours}.mlp_norm", f"{theirs}.post_attention_layernorm", bias=False)
-        for part in ("gate", "up", "down"):
-            rows += same(f"{ours}.mlp.{part}", f"{theirs}.mlp.{part}_proj", bias=config.bias)
-    rows += same("decoder.norm", "model.norm", bias=False)
-    return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
 
 
 def rope_of(config: ModelConfig) -> dict[str, Any]:
@@ -97,17 +54,9 @@ def rope_of(config: ModelConfig) -> dict[str, Any]:
     return {"rope_type": "linear", "rope_theta": config.rotary_theta, "factor": config.rotary_linear_factor}
 
 
-LLAMA_NAMES = ConfigNames(
-    USUAL | {"n_hidden": "intermediate_size"},
-    {"norm_eps": ("rms_norm_eps", 1e-6), "attention_dropout": ("attention_dropout", 0.0)},
-    "hidden_act",
-    tied=False,
-)
-
-
 def llama_to(config: ModelConfig) -> dict[str, Any]:
     """A Llama's (or Qwen3's) config.json."""
-    return LLAMA_NAMES.written(config) | {
+    return ConfigNames.of("llama").written(config) | {
         "model_type": "qwen3" if config.qk_norm else "llama",
         "num_key_value_heads": config.kv_heads,
         "head_dim": config.key_size,
@@ -143,19 +92,13 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(
             "hidden_act {hidden_act!r} is not known here; a gate of silu (SwiGLU) can be imported", hf["hidden_act"]
         )
-    found = LLAMA_NAMES.read(hf)
+    found = ConfigNames.of("llama").read(hf)
     return found | {
-        "family": "gpt",
         "n_kv_head": hf.get("num_key_value_heads") or found["n_head"],
         "head_size": hf.get("head_dim") or found["n_embd"] // found["n_head"],
-        "norm": "rms",
         "bias": bool(hf.get("attention_bias") or hf.get("mlp_bias")),  # those that are lacking are zero
-        "activation": "swiglu",
-        "positions": "rotary",
         "rotary_base": float(rope.get("rope_theta") or hf.get("rope_theta") or 10000.0),
         **scaled,
-        "dropout": 0.0,
-        "scale_embeddings": False,
     }
 
 
@@ -187,11 +130,6 @@ def qwen3_from(hf: Mapping[str, Any]) -> dict[str, Any]:
 QWEN2_LACKS = re.compile(r"\.(attention\.out|mlp\.(gate|up|down))\.bias$")
 
 
-def qwen2_table(config: ModelConfig) -> list[Entry]:
-    """Llama's names without the biases that Qwen2 does without."""
-    return [entry for entry in llama_table(config) if not QWEN2_LACKS.search(entry.ours[0])]
-
-
 def qwen2_to(config: ModelConfig) -> dict[str, Any]:
     """A Qwen2's config.json."""
     facts = {k: v for k, v in llama_to(config).items() if k not in ("attention_bias", "mlp_bias")}
@@ -208,6 +146,44 @@ def copy_of_the_table(config: ModelConfig) -> list[str]:
     return ["lm_head.weight"] if config.tie_output else []
 
 
+def gpt2_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
+    """With the prefix that the oldest files lack, and without the causal mask that they hold."""
+    prefixed = {n if n.startswith(("transformer.", "lm_head.")) else f"transformer.{n}": t for n, t in tensors.items()}
+    found = {n: t for n, t in prefixed.items() if not n.endswith((".attn.bias", ".attn.masked_bias"))}
+    if hf.get("scale_attn_by_inverse_layer_idx"):
+        for name, tensor in list(found.items()):
+            if layer := re.fullmatch(r"transformer\.h\.(\d+)\.attn\.c_attn\.(weight|bias)", name):
+                queries = tensor.size(-1) // 3  # scores divided by a number are those of queries divided by it
+                found[name] = torch.cat([tensor[..., :queries] / (int(layer[1]) + 1), tensor[..., queries:]], dim=-1)
+    return found
+
+
+def with_zeros(tensors: Tensors, projections: str) -> Tensors:
+    """With a bias of zeros for each of these projections."""
+    found = dict(tensors)
+    for name, tensor in tensors.items():
+        if re.search(rf"\.({projections})_proj\.weight$", name):
+            found.setdefault(name.replace(".weight", ".bias"), torch.zeros(tensor.size(0), dtype=tensor.dtype))
+    return found
+
+
+def llama_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
+    """Without the frequencies that some files hold, and with zeros for biases where the model has some and not all."""
+    found = {n: t for n, t in tensors.items() if not n.endswith("rotary_emb.inv_freq")}
+    attention, rest = bool(hf.get("attention_bias")), bool(hf.get("mlp_bias"))
+    return found if attention == rest else with_zeros(found, "gate|up|down" if attention else "q|k|v|o")
+
+
+def qwen2_biases(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
+    """The biases it does without, as zeros."""
+    return with_zeros(llama_names({}, tensors), "o|gate|up|down")
+
+
+def qwen3_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
+    """Its feed-forward layers have no biases, whatever its config says of a Llama's."""
+    return llama_names({**hf, "mlp_bias": False}, tensors)
+
+
 LLAMA_NEEDS: dict[str, Any] = {"output_bias": False, "positions": "rotary", "norm": "rms", "activation": "swiglu"}
 LLAMA_NEEDS |= {"pre_norm": True, "final_norm": True}
 LLAMA = Dialect(
@@ -215,15 +191,17 @@ LLAMA = Dialect(
     "gpt",
     {"mlm": "LlamaForCausalLM"},
     LLAMA_NEEDS | {"qk_norm": False},
-    llama_table,
+    "llama",
     llama_to,
     llama_from,
     ignored=copy_of_the_table,
+    tidy=llama_names,
 )
 QWEN3_NEEDS = LLAMA_NEEDS | {"qk_norm": True, "bias": False}
-QWEN3 = replace(LLAMA, name="qwen3", classes={"mlm": "Qwen3ForCausalLM"}, needs=QWEN3_NEEDS, from_config=qwen3_from)
+QWEN3_WAYS: dict[str, Any] = {"from_config": qwen3_from, "tidy": qwen3_names}
+QWEN3 = replace(LLAMA, name="qwen3", classes={"mlm": "Qwen3ForCausalLM"}, needs=QWEN3_NEEDS, **QWEN3_WAYS)
 GPT2_NEEDS = SAME_HEADS | GPT2_SHAPE | {"output_bias": False, "activation": list(ACTIVATIONS)}
-GPT2_WAYS: dict[str, Any] = {"table": gpt2_table, "to_config": gpt2_to, "from_config": gpt2_from}
+GPT2_WAYS: dict[str, Any] = {"names": "gpt2", "to_config": gpt2_to, "from_config": gpt2_from, "tidy": gpt2_names}
 GPT2 = replace(LLAMA, name="gpt2", classes={"mlm": "GPT2LMHeadModel"}, needs=GPT2_NEEDS, **GPT2_WAYS)
-QWEN2 = replace(LLAMA, name="qwen2", classes={"mlm": "Qwen2ForCausalLM"}, table=qwen2_table, to_config=qwen2_to)
-"""To write; read by Llama's table, with zeros for the biases it lacks."""
+QWEN2 = replace(LLAMA, name="qwen2", classes={"mlm": "Qwen2ForCausalLM"}, lacks=QWEN2_LACKS, to_config=qwen2_to)
+"""To write, without the biases it lacks; read by Llama's table, with zeros for them."""

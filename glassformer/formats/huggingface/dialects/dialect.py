@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import groupby
+from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.formats.huggingface.tables import Entry, same
+from glassformer.formats.huggingface.tables import Entry
 from glassformer.language import _
+from glassformer.models import build_model
+from glassformer.models.costs import shapes_alone
 from glassformer.text.tokenizer import PAD
+
+Tensors = dict[str, Tensor]
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "relu2": "relu2", "silu": "silu"}
 ACTIVATIONS_BACK = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {
@@ -21,6 +32,25 @@ ACTIVATIONS_BACK = {theirs: ours for ours, theirs in ACTIVATIONS.items()} | {
 }
 
 
+@cache
+def names_of(kind: str) -> dict[str, Any]:
+    """What a kind of model calls our parameters and settings: its part of names.toml."""
+    names = tomllib.loads((Path(__file__).parents[1] / "names.toml").read_text(encoding="utf-8"))
+    return names[kind]  # type: ignore[no-any-return]
+
+
+def entries(ours: str, theirs: str, parameters: set[str]) -> Iterator[Entry]:
+    """One line of names.toml as rows of a table: the weight and the bias of a layer, or a parameter by its whole name, where the
+    model has it."""
+    name, _unused, transposed = theirs.partition(" ")
+    if ours in parameters:
+        yield Entry((ours,), name)
+    for part in ("weight", "bias"):
+        own = tuple(f"{layer}.{part}" for layer in ours.split())
+        if own[0] in parameters:
+            yield Entry(own, f"{name}.{part}", transpose=bool(transposed) and part == "weight")
+
+
 @dataclass(frozen=True)
 class Dialect:
     """One model class of Hugging Face: its `model_type`, and how to go there and back."""
@@ -29,12 +59,35 @@ class Dialect:
     family: str
     classes: Mapping[str, str]  # by our head: the class that AutoModel... picks
     needs: Mapping[str, Any]  # settings without which a model cannot be said in this dialect
-    table: Callable[[ModelConfig], list[Entry]]
+    names: str  # its part of names.toml
     to_config: Callable[[ModelConfig], dict[str, Any]]
     from_config: Callable[[Mapping[str, Any]], dict[str, Any]]
     scales: bool = False  # the class itself multiplies embeddings by sqrt(n_embd) where its config says so
     half_split: bool = False  # residual channels are in another order: see tables.py
     ignored: Callable[[ModelConfig], Sequence[str]] = lambda config: ()  # theirs, saying nothing new
+    lacks: re.Pattern[str] | None = None  # parameters of ours that have no place there
+    # What is done to the tensors of a file before the names fit.
+    tidy: Callable[[Mapping[str, Any], Tensors], Tensors] = lambda hf, tensors: tensors
+
+    def settings(self, hf: Mapping[str, Any]) -> dict[str, Any]:
+        """Our settings from a config.json: what it says, and what the class always has."""
+        always = names_of("always")
+        return self.from_config(hf) | always.get(self.names, {}) | always.get(self.name, {})
+
+    def table(self, config: ModelConfig) -> list[Entry]:
+        """Our parameters beside theirs, for a model of this config."""
+        with shapes_alone():
+            model = build_model(replace(config, share_layers=False))
+        parameters = {name for name, _ in model.named_parameters() if self.lacks is None or not self.lacks.search(name)}
+        names = names_of(self.names)
+        plain = {ours: theirs for ours, theirs in names.items() if isinstance(theirs, str)}
+        rows: list[Entry] = []
+        for layered, group in groupby((plain | names.get(config.head, {})).items(), key=lambda pair: "{i}" in pair[0]):
+            pairs = list(group)
+            for i in range(max(config.n_layer, config.encoder_layers) if layered else 1):
+                for ours, theirs in pairs:
+                    rows += entries(ours.format(i=i), theirs.format(i=i), parameters)
+        return rows
 
     def reasons(self, config: ModelConfig) -> list[str]:
         """Why this model cannot be said in this dialect, as settings that would have to be otherwise."""
@@ -52,12 +105,6 @@ PLAIN |= {"pruned_heads": ()}
 """What no dialect can say otherwise."""
 
 
-def attention_rows(ours: str, theirs: str, names: Sequence[str], *, bias: bool = True) -> list[Entry]:
-    """query, key, value and out under four names of theirs."""
-    parts = zip(("query", "key", "value", "out"), names, strict=True)
-    return [row for part, name in parts for row in same(f"{ours}.{part}", f"{theirs}.{name}", bias=bias)]
-
-
 def need(hf: Mapping[str, Any], name: str, kind: type | tuple[type, ...] = int) -> Any:
     """A value of a config.json that must be there and be of its kind."""
     value = hf.get(name)
@@ -66,24 +113,19 @@ def need(hf: Mapping[str, Any], name: str, kind: type | tuple[type, ...] = int) 
     return value
 
 
-USUAL = {
-    "vocab_size": "vocab_size",
-    "block_size": "max_position_embeddings",
-    "n_embd": "hidden_size",
-    "n_layer": "num_hidden_layers",
-    "n_head": "num_attention_heads",
-}
-"""What most classes call the sizes."""
-
-
 @dataclass(frozen=True)
 class ConfigNames:
-    """What a config.json calls our settings: one table, read both ways."""
+    """What a config.json calls our settings: one table of names.toml, read both ways."""
 
     sizes: Mapping[str, str]  # whole numbers, which must be there
     rates: Mapping[str, tuple[str, float]]  # and numbers with the default of the class
     activation: str
     tied: bool  # whether the output layer is the embedding where the config does not say
+
+    @staticmethod
+    def of(kind: str) -> ConfigNames:
+        """Those of a kind of model."""
+        return ConfigNames(**names_of(kind)["config"])
 
     def written(self, config: ModelConfig) -> dict[str, Any]:
         """The settings of a model of ours, in their words."""

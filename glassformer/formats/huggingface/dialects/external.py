@@ -12,30 +12,29 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.formats.huggingface.dialects.bert import BERT, bert_from
+from glassformer.formats.huggingface.dialects.bert import BERT, bert_from, with_prefix
 from glassformer.formats.huggingface.dialects.decoder import (
     GPT2,
     LLAMA,
     QWEN3,
     copy_of_the_table,
     llama_from,
+    llama_names,
+    qwen2_biases,
     qwen_window,
 )
-from glassformer.formats.huggingface.dialects.dialect import USUAL, ConfigNames, Dialect, attention_rows, need
-from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS, SEQ2SEQ_ATTENTION, seq2seq_from
-from glassformer.formats.huggingface.dialects.t5 import t5_from, t5_ignored, t5_names, t5_table
-from glassformer.formats.huggingface.tables import Entry, same
+from glassformer.formats.huggingface.dialects.dialect import ConfigNames, Dialect, Tensors, need
+from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS, seq2seq_from
+from glassformer.formats.huggingface.dialects.t5 import t5_from, t5_ignored, t5_names
 
-Tensors = dict[str, Tensor]
 OFFSET = 2
 """Where tables of positions begin in BART and OPT, whatever id pads there."""
 
@@ -50,65 +49,11 @@ def first_position(hf: Mapping[str, Any]) -> int:
     return padding + 1
 
 
-def bart_from(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """BART: learned positions, post-norm, a norm on the embeddings."""
-    shape = {"positions": "learned", "embedding_norm": True, "pre_norm": False, "final_norm": False}
-    return seq2seq_from(hf) | shape
-
-
-def mbart_from(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """mBART: BART with pre-norm."""
-    return bart_from(hf) | {"pre_norm": True, "final_norm": True}
-
-
-def m2m100_from(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """M2M100 and NLLB: pre-norm, no norm on the embeddings, no output bias."""
-    shape = {"positions": "learned", "pre_norm": True, "final_norm": True, "output_bias": False}
-    return seq2seq_from(hf) | shape
-
-
-def opt_table(config: ModelConfig) -> list[Entry]:
-    """OPT's names."""
-    rows = same("embedding", "model.decoder.embed_tokens", bias=False)
-    rows += same("positions", "model.decoder.embed_positions", bias=False)
-    for i in range(config.n_layer):
-        ours, theirs = f"decoder.{i}", f"model.decoder.layers.{i}"
-        rows += attention_rows(f"{ours}.attention", f"{theirs}.self_attn", SEQ2SEQ_ATTENTION)
-        rows += same(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm")
-        rows += same(f"{ours}.mlp_norm", f"{theirs}.final_layer_norm")
-        rows += same(f"{ours}.mlp.up", f"{theirs}.fc1") + same(f"{ours}.mlp.down", f"{theirs}.fc2")
-    rows += same("decoder.norm", "model.decoder.final_layer_norm") if config.final_norm else []
-    return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
-
-
-OPT_NAMES = ConfigNames(
-    USUAL | {"n_hidden": "ffn_dim"}, {"dropout": ("dropout", 0.1)}, "activation_function", tied=True
-)
-
-
 def opt_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """OPT: a GPT with learned positions and ReLU; pre-norm, or post-norm (the 350m)."""
     pre_norm = bool(hf.get("do_layer_norm_before", True))
     norms = {"pre_norm": pre_norm, "final_norm": pre_norm and not hf.get("_remove_final_layer_norm")}
-    own = {"family": "gpt", "positions": "learned", "scale_embeddings": False, "bias": True}
-    return OPT_NAMES.read(hf) | norms | own
-
-
-def roberta_table(config: ModelConfig) -> list[Entry]:
-    """RoBERTa's names: BERT's body under another name, and heads of its own."""
-    heads = ("cls.", "classifier", "bert.pooler")
-    body = [entry for entry in BERT.table(config) if not entry.theirs.startswith(heads)]
-    rows = [replace(entry, theirs=entry.theirs.replace("bert.", "roberta.", 1)) for entry in body]
-    match config.head:
-        case "mlm":
-            rows += same("head.dense", "lm_head.dense") + same("head.norm", "lm_head.layer_norm")
-            rows.append(Entry(("head.bias",), "lm_head.bias"))
-            return rows + ([] if config.tie_output else same("output", "lm_head.decoder", bias=False))
-        case "classify":
-            return rows + same("head.dense", "classifier.dense") + same("head.label", "classifier.out_proj")
-        case "none":
-            return rows
-    return rows + same("head.label", "classifier")
+    return ConfigNames.of("opt").read(hf) | norms
 
 
 def roberta_ignored(config: ModelConfig) -> list[str]:
@@ -133,21 +78,6 @@ def qwen2_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Qwen2: a Llama with biases on queries, keys and values."""
     sizes = {"num_key_value_heads": hf.get("num_key_value_heads", 32), "attention_bias": True}
     return llama_from({**hf, **sizes}) | {"window": qwen_window(hf)}
-
-
-READ_ONLY = (
-    replace(MARIAN, name="bart", from_config=bart_from, half_split=False),
-    replace(MARIAN, name="mbart", from_config=mbart_from, half_split=False),
-    replace(MARIAN, name="m2m_100", from_config=m2m100_from, half_split=False),
-    Dialect("t5", "transformer", {}, {}, t5_table, lambda config: {}, t5_from, ignored=t5_ignored),
-    replace(GPT2, name="opt", table=opt_table, from_config=opt_from, ignored=copy_of_the_table),
-    replace(BERT, name="roberta", table=roberta_table, from_config=roberta_from, ignored=roberta_ignored),
-    replace(BERT, name="xlm-roberta", table=roberta_table, from_config=roberta_from, ignored=roberta_ignored),
-    replace(LLAMA, name="mistral", from_config=mistral_from),
-    replace(LLAMA, name="qwen2", from_config=qwen2_from),
-)
-READABLE: dict[str, Dialect] = {d.name: d for d in (MARIAN, PEGASUS, GPT2, LLAMA, QWEN3, BERT, *READ_ONLY)}
-"""Every `model_type` of a config.json that can be imported."""
 
 
 # ------------------------------------------------------------------------------------------ before the tables of names fit
@@ -194,14 +124,6 @@ def roberta_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     }
 
 
-def with_prefix(prefix: str, tensors: Tensors) -> Tensors:
-    """The tensors of an encoder that was saved without a head, under the names they have beside one."""
-    if not any(name.startswith("embeddings.") for name in tensors):
-        return tensors
-    parts = ("embeddings.", "encoder.", "pooler.")
-    return {f"{prefix}{name}" if name.startswith(parts) else name: tensor for name, tensor in tensors.items()}
-
-
 def m2m100_positions(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     """fairseq's sinusoids: sines, then cosines, with wavelengths from 2 pi to exactly 10000 * 2 pi, from behind padding on."""
     width, length = need(hf, "d_model"), need(hf, "max_position_embeddings")
@@ -216,68 +138,25 @@ def m2m100_positions(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     return kept | {f"model.{side}.embed_positions.weight": table.clone() for side in ("encoder", "decoder")}
 
 
-def gpt2_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
-    """With the prefix that the oldest files lack, and without the causal mask that they hold."""
-    prefixed = {n if n.startswith(("transformer.", "lm_head.")) else f"transformer.{n}": t for n, t in tensors.items()}
-    found = {n: t for n, t in prefixed.items() if not n.endswith((".attn.bias", ".attn.masked_bias"))}
-    if hf.get("scale_attn_by_inverse_layer_idx"):
-        for name, tensor in list(found.items()):
-            if layer := re.fullmatch(r"transformer\.h\.(\d+)\.attn\.c_attn\.(weight|bias)", name):
-                queries = tensor.size(-1) // 3  # scores divided by a number are those of queries divided by it
-                found[name] = torch.cat([tensor[..., :queries] / (int(layer[1]) + 1), tensor[..., queries:]], dim=-1)
-    return found
-
-
-def bert_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
-    """Norms were called gamma and beta once."""
-    renamed = {re.sub(r"gamma$", "weight", re.sub(r"beta$", "bias", n)): t for n, t in tensors.items()}
-    return with_prefix("bert.", renamed)
-
-
-def llama_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
-    """Without the frequencies that some files hold, and with zeros for biases where the model has some and not all."""
-    found = {n: t for n, t in tensors.items() if not n.endswith("rotary_emb.inv_freq")}
-    attention, rest = bool(hf.get("attention_bias")), bool(hf.get("mlp_bias"))
-    return found if attention == rest else with_zeros(found, "gate|up|down" if attention else "q|k|v|o")
-
-
-def qwen2_biases(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
-    """The biases it does without, as zeros."""
-    return with_zeros(llama_names({}, tensors), "o|gate|up|down")
-
-
-def qwen3_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
-    """Its feed-forward layers have no biases, whatever its config says of a Llama's."""
-    return llama_names({**hf, "mlp_bias": False}, tensors)
-
-
 def mistral_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     """It has no biases, whatever its config says of a Llama's."""
     return llama_names({}, tensors)
 
 
-def with_zeros(tensors: Tensors, projections: str) -> Tensors:
-    """With a bias of zeros for each of these projections."""
-    found = dict(tensors)
-    for name, tensor in tensors.items():
-        if re.search(rf"\.({projections})_proj\.weight$", name):
-            found.setdefault(name.replace(".weight", ".bias"), torch.zeros(tensor.size(0), dtype=tensor.dtype))
-    return found
-
-
-TIDY: dict[str, Callable[[Mapping[str, Any], Tensors], Tensors]] = {
-    "bart": cut_positions,
-    "mbart": cut_positions,
-    "m2m_100": m2m100_positions,
-    "t5": t5_names,
-    "opt": opt_names,
-    "roberta": roberta_names,
-    "xlm-roberta": roberta_names,
-    "gpt2": gpt2_names,
-    "bert": bert_names,
-    "llama": llama_names,
-    "mistral": mistral_names,
-    "qwen3": qwen3_names,
-    "qwen2": qwen2_biases,
-}
-"""By model_type: what is done to a file's tensors first."""
+BART = replace(MARIAN, name="bart", from_config=seq2seq_from, half_split=False, tidy=cut_positions)
+ROBERTA = replace(
+    BERT, name="roberta", names="roberta", from_config=roberta_from, ignored=roberta_ignored, tidy=roberta_names
+)
+READ_ONLY = (
+    BART,
+    replace(BART, name="mbart"),
+    replace(BART, name="m2m_100", tidy=m2m100_positions),
+    Dialect("t5", "transformer", {}, {}, "t5", lambda config: {}, t5_from, ignored=t5_ignored, tidy=t5_names),
+    replace(GPT2, name="opt", names="opt", from_config=opt_from, ignored=copy_of_the_table, tidy=opt_names),
+    ROBERTA,
+    replace(ROBERTA, name="xlm-roberta"),
+    replace(LLAMA, name="mistral", from_config=mistral_from, tidy=mistral_names),
+    replace(LLAMA, name="qwen2", from_config=qwen2_from, tidy=qwen2_biases),
+)
+READABLE: dict[str, Dialect] = {d.name: d for d in (MARIAN, PEGASUS, GPT2, LLAMA, QWEN3, BERT, *READ_ONLY)}
+"""Every `model_type` of a config.json that can be imported."""

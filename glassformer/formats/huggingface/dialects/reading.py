@@ -14,12 +14,11 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import UserError
-from glassformer.formats.huggingface.dialects.dialect import need
+from glassformer.formats.huggingface.dialects.dialect import ConfigNames, Dialect, Tensors, names_of, need
 from glassformer.formats.huggingface.tables import half_split
 from glassformer.language import _
 from glassformer.nn.positions import sinusoids
 
-Tensors = dict[str, Tensor]
 HEADS = {
     "ForMaskedLM": "mlm",
     "ForPreTraining": "mlm",
@@ -43,15 +42,6 @@ CLASSES |= {
 SHARED, ENCODER, DECODER = (
     f"model.{part}.weight" for part in ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
 )
-TABLES = {
-    "gpt2": ("transformer.wte.weight", "lm_head.weight"),
-    "opt": ("model.decoder.embed_tokens.weight", "lm_head.weight"),
-    "bert": ("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"),
-    "roberta": ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
-    "xlm-roberta": ("roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight"),
-}
-"""By model_type: the embedding, and the output layer that may be tied to it."""
-LLAMAS = ("llama", "mistral", "qwen2", "qwen3")
 COMPUTED = ("marian", "pegasus")  # classes that compute sinusoids, unless the file holds a table of its own
 
 
@@ -143,14 +133,19 @@ def refuse_settings(kind: str, hf: Mapping[str, Any]) -> None:
 # ------------------------------------------------------------------------------------------------------ what is left open
 
 
-def settled(kind: str, hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+def tables_of(dialect: Dialect) -> tuple[str, str]:
+    """What the embedding is called, and the output layer that may be tied to it."""
+    names = names_of(dialect.names)
+    return f"{names['embedding']}.weight", f"{names.get('mlm', names)['output']}.weight"
+
+
+def settled(dialect: Dialect, hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
     """The config as the tensors have it, and the tensors with each table once."""
-    if kind in LLAMAS:
-        return settle_output(hf, tensors, ("model.embed_tokens.weight", "lm_head.weight"), tied=False)
-    if kind in ENCODERS:
-        return settle_encoder(kind, hf, tensors)
-    if kind in TABLES:
-        return settle_output(hf, tensors, TABLES[kind], tied=True)
+    kind = dialect.name
+    if dialect.family == "bert":
+        return settle_encoder(dialect, hf, tensors)
+    if dialect.family == "gpt":
+        return settle_output(hf, tensors, tables_of(dialect), tied=ConfigNames.of(dialect.names).tied)
     if kind == "marian" and not hf.get("share_encoder_decoder_embeddings", True):
         found, tensors = settle_output(hf, tensors, (DECODER, "lm_head.weight"), tied=True)
     else:
@@ -176,8 +171,9 @@ def settle_output(
     return {**hf, "tie_word_embeddings": tied}, tensors
 
 
-def settle_encoder(kind: str, hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+def settle_encoder(dialect: Dialect, hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
     """The same of an encoder, whose output layer has a bias that is often saved twice; the layer's own is the one in use."""
+    kind, tables = dialect.name, tables_of(dialect)
     head = head_of(kind, hf, tensors)
     refuse_labels(hf, head)
     ending = next(ending for ending, known in HEADS.items() if known == head)
@@ -191,10 +187,10 @@ def settle_encoder(kind: str, hf: Mapping[str, Any], tensors: Tensors) -> tuple[
             str(hf.get("hidden_act"))[:40],
             kind,
         )
-    own = f"{TABLES[kind][1].removesuffix('.weight')}.bias"
+    own = f"{tables[1].removesuffix('.weight')}.bias"
     if own in tensors:
         tensors = {**tensors, own.replace(".decoder.", "."): tensors[own]}
-    return settle_output(hf, tensors, TABLES[kind], tied=True)
+    return settle_output(hf, tensors, tables, tied=True)
 
 
 def settle_tables(hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:

@@ -12,44 +12,9 @@ from glassformer.formats.huggingface.dialects.dialect import (
     SAME_HEADS,
     ConfigNames,
     Dialect,
-    attention_rows,
     need,
 )
-from glassformer.formats.huggingface.tables import Entry, same
 from glassformer.text.tokenizer import BOS, EOS
-
-SEQ2SEQ_ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
-
-
-def seq2seq_table(config: ModelConfig) -> list[Entry]:
-    """Marian and Pegasus share their names; Pegasus ends each stack with a norm."""
-    rows = []
-    stacks = (("encoder", config.encoder_layers), ("decoder", config.n_layer))
-    for stack, layers in stacks:
-        for i in range(layers):
-            ours, theirs = f"{stack}.{i}", f"model.{stack}.layers.{i}"
-            rows += attention_rows(f"{ours}.attention", f"{theirs}.self_attn", SEQ2SEQ_ATTENTION)
-            rows += same(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm")
-            if stack == "decoder":
-                rows += attention_rows(f"{ours}.cross", f"{theirs}.encoder_attn", SEQ2SEQ_ATTENTION)
-                rows += same(f"{ours}.cross_norm", f"{theirs}.encoder_attn_layer_norm")
-            rows += same(f"{ours}.mlp.up", f"{theirs}.fc1") + same(f"{ours}.mlp.down", f"{theirs}.fc2")
-            rows += same(f"{ours}.mlp_norm", f"{theirs}.final_layer_norm")
-        if config.final_norm:
-            rows += same(f"{stack}.norm", f"model.{stack}.layer_norm")
-    if shares_embedding(config):
-        rows += same("embedding", "model.shared", bias=False)
-    else:
-        rows += same("source_embedding", "model.encoder.embed_tokens", bias=False)
-        rows += same("target_embedding", "model.decoder.embed_tokens", bias=False)
-    for ours, theirs in (("source", "encoder"), ("target", "decoder")):
-        if config.positions == "learned":
-            rows += same(f"{ours}_positions", f"model.{theirs}.embed_positions", bias=False)
-        if config.embedding_norm:
-            rows += same(f"{ours}_norm", f"model.{theirs}.layernorm_embedding")
-    if config.output_bias:
-        rows.append(Entry(("output_bias",), "final_logits_bias"))
-    return rows + ([] if config.tie_output else same("output", "lm_head", bias=False))
 
 
 def shares_embedding(config: ModelConfig) -> bool:
@@ -67,25 +32,9 @@ def seq2seq_ignored(config: ModelConfig) -> list[str]:
     return found + ([] if config.output_bias else ["final_logits_bias"])
 
 
-NAMES = ConfigNames(
-    {
-        "vocab_size": "vocab_size",
-        "block_size": "max_position_embeddings",
-        "n_embd": "d_model",
-        "n_layer": "decoder_layers",
-        "n_encoder_layer": "encoder_layers",
-        "n_head": "decoder_attention_heads",
-        "n_hidden": "decoder_ffn_dim",
-    },
-    {"dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.0)},
-    "activation_function",
-    tied=True,
-)
-
-
 def seq2seq_to(config: ModelConfig) -> dict[str, Any]:
     """What Marian's and Pegasus's config.json have in common."""
-    return NAMES.written(config) | {
+    return ConfigNames.of("marian").written(config) | {
         "vocab_size": config.source_vocab_size or config.vocab_size,
         "encoder_attention_heads": config.heads_of("encoder"),
         "encoder_ffn_dim": config.encoder_side.hidden,
@@ -101,19 +50,14 @@ def seq2seq_to(config: ModelConfig) -> dict[str, Any]:
 
 def seq2seq_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """What Marian's, Pegasus' and BART's configs have in common."""
-    found = NAMES.read(hf)
+    found = ConfigNames.of("marian").read(hf)
     heads, hidden = need(hf, "encoder_attention_heads"), need(hf, "encoder_ffn_dim")
     return found | {
-        "family": "transformer",
         "n_encoder_head": None if heads == found["n_head"] else heads,
         "n_encoder_hidden": None if hidden == found["n_hidden"] else hidden,
         "scale_embeddings": bool(hf.get("scale_embedding", False)),
-        "norm": "layer",
-        "norm_eps": 1e-5,
-        "bias": True,
         "positions": "learned" if hf.get("learned_positions") else "sinusoidal",
         "share_source_target": bool(hf.get("share_encoder_decoder_embeddings", True)),
-        "output_bias": True,
     }
 
 
@@ -131,17 +75,12 @@ def marian_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     shares = bool(hf.get("share_encoder_decoder_embeddings", True))
     target = need(hf, "vocab_size") if shares else hf.get("decoder_vocab_size") or need(hf, "vocab_size")
     two = {} if shares else {"source_vocab_size": need(hf, "vocab_size")}
-    return seq2seq_from(hf) | {"pre_norm": False, "final_norm": False, "vocab_size": target} | two
+    return seq2seq_from(hf) | {"vocab_size": target} | two
 
 
 def pegasus_to(config: ModelConfig) -> dict[str, Any]:
     """A Pegasus's config.json."""
     return seq2seq_to(config) | {"model_type": "pegasus"}
-
-
-def pegasus_from(hf: Mapping[str, Any]) -> dict[str, Any]:
-    """Our settings from a Pegasus's config.json."""
-    return seq2seq_from(hf) | {"pre_norm": True, "final_norm": True}
 
 
 SEQ2SEQ_NEEDS = SAME_HEADS | {"positions": "sinusoidal", "norm_eps": 1e-5, "embedding_norm": False}
@@ -152,7 +91,7 @@ MARIAN = Dialect(
     "transformer",
     {"mlm": "MarianMTModel"},
     SEQ2SEQ_NEEDS | {"pre_norm": False, "final_norm": False},
-    seq2seq_table,
+    "marian",
     marian_to,
     marian_from,
     scales=True,
@@ -165,5 +104,5 @@ PEGASUS = replace(
     classes={"mlm": "PegasusForConditionalGeneration"},
     needs=SEQ2SEQ_NEEDS | PRE_NORM | {"share_source_target": True, "source_vocab_size": None},
     to_config=pegasus_to,
-    from_config=pegasus_from,
+    from_config=seq2seq_from,
 )

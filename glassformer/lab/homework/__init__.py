@@ -1,6 +1,0 @@
-"""Homework that grades itself: parts of `glassformer.classic` with a hole, and the laws that what is put there must hold."""
-
-from glassformer.lab.homework.checking import check
-from glassformer.lab.homework.exercises import EXERCISES, listing
-
-__all__ = ["EXERCISES", "check", "listing"]

@@ -1,0 +1,141 @@
+"""Running trials: those that are missing are run, several at once unless they are timed, and each is kept in a file as soon
+as it is done; so an experiment that was broken off goes on with the ones that are missing."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from glassformer import machine
+from glassformer.language import _
+from glassformer.runs.report import device_name, processor
+from glassformer.screen import Progress
+
+R = TypeVar("R")
+KEPT = "trials.jsonl"
+PATIENCE = 0.05  # seconds between two looks at what else is asked for
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A trial that was done: what it found, and on which machine."""
+
+    measured: dict[str, Any]
+    machine: str
+
+
+@dataclass(frozen=True)
+class TrialCall:
+    """A trial to be run, in this process or another: a function that can be imported, its arguments and the seed of all that is
+    drawn."""
+
+    function: Callable[..., dict[str, Any]]
+    arguments: tuple[Any, ...]
+    settings: dict[str, Any]
+    device: str = "cpu"  # where tensors are made that name no other
+    timed: bool = False  # so it runs by itself
+
+    @property
+    def machine(self) -> str:
+        """What it runs on, in words."""
+        return processor() if self.device == "cpu" else f"{device_name(torch.device(self.device))}, {processor()}"
+
+    def __call__(self, threads: int | None = None) -> dict[str, Any]:
+        """What the trial found, and what it cost in seconds of a processor, which are the same beside other work."""
+        if threads is not None:
+            torch.set_num_threads(threads)
+        began = time.process_time()
+        torch.manual_seed(int(self.settings.get("seed", 0)))
+        # A device that is named is a mode which every operation passes through, and which torch.compile has to trace.
+        with nullcontext() if self.device == "cpu" else torch.device(self.device):
+            found = self.function(*self.arguments, **self.settings)
+        return {**found, "seconds": time.process_time() - began}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.settings.items())
+
+
+def read_kept(path: Path) -> dict[str, Kept]:
+    """Trials that were done before; a torn last line is one that was not."""
+    found: dict[str, Kept] = {}
+    if not path.is_file() or path.is_symlink():
+        return found
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+            found[record["key"]] = Kept(record["measured"], record["machine"])
+        except (ValueError, TypeError, KeyError):
+            continue
+    return found
+
+
+def leave_with_parent() -> None:
+    """In a worker: ends when the process that started it is gone, however that went; Ctrl-C is for the other to deal with."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait_for_it() -> None:
+        parent.join()
+        os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=wait_for_it, daemon=True).start()
+
+
+def fan_out(
+    pool: Executor, calls: Mapping[str, Callable[..., R]], *arguments: Any, meanwhile: Callable[[], None] | None = None
+) -> Iterator[tuple[str, R]]:
+    """What each call returned, with its key, whichever is done first; so many at once as the pool has workers. `meanwhile` is
+    called again and again while they are at work."""
+    waiting = {pool.submit(call, *arguments): key for key, call in calls.items()}
+    while waiting:
+        done, _rest = wait(waiting, timeout=None if meanwhile is None else PATIENCE, return_when=FIRST_COMPLETED)
+        if meanwhile is not None:
+            meanwhile()
+        for future in done:
+            yield waiting.pop(future), future.result()
+
+
+def side_by_side(calls: Mapping[str, Callable[[int], R]], jobs: int) -> Iterator[tuple[str, R]]:
+    """In processes of their own, the machine's threads shared among them: each call is given how many it has."""
+    threads = max(1, machine.cores() // jobs)
+    pool = ProcessPoolExecutor(min(jobs, len(calls)), multiprocessing.get_context("spawn"), leave_with_parent)
+    try:
+        yield from fan_out(pool, calls, threads)
+    finally:
+        workers = list((pool._processes or {}).values())  # a pool that is shut down no longer knows them
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.terminate()
+
+
+def run_trials(title: str, calls: Mapping[str, TrialCall], path: Path, jobs: int) -> dict[str, Kept]:
+    """What every trial found, by its key; those that `path` holds from an earlier time are not run again. Trials that are timed
+    come last, one after the other."""
+    kept = read_kept(path)
+    missing = {key: call for key, call in calls.items() if key not in kept}
+    if missing:
+        with path.open("a", encoding="utf-8") as file, Progress(title, len(calls), after=0) as progress:
+            progress.update(len(calls) - len(missing), _("{count} still to do", len(missing)), line=True)
+            file.write("\n" if file.tell() else "")  # the last line may have been torn
+            together = {key: call for key, call in missing.items() if not call.timed} if jobs > 1 else {}
+            rest = ((key, call()) for key, call in missing.items() if key not in together)
+            for key, measured in itertools.chain(side_by_side(together, jobs) if together else (), rest):
+                kept[key] = Kept(measured, missing[key].machine)
+                file.write(json.dumps({"key": key, **asdict(kept[key])}) + "\n")
+                file.flush()
+                progress.update(sum(one in kept for one in calls), str(missing[key]))
+    return {key: kept[key] for key in calls}

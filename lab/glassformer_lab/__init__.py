@@ -1,0 +1,1 @@
+"""Experiments with Glassformer: claims, sweeps, reproductions, costs, audits, homework, a museum of mistakes."""

@@ -1,0 +1,121 @@
+"""`glassformer study`: a claim of the literature, put to the test."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from glassformer.cli import options
+from glassformer.errors import ConfigError
+from glassformer.language import _, language, localized, padded
+from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, say, table_console, warn
+
+if TYPE_CHECKING:
+    from glassformer_lab.claims import ClaimReport
+
+OUT = Path("runs") / "studies"
+
+
+@options.documented
+def study(
+    names: list[str] | None = None,
+    everything: bool = False,
+    quick: bool = False,
+    full: bool = False,
+    out: Path | None = None,
+    jobs: int | None = None,
+    device: str = "cpu",
+    as_json: bool = False,
+) -> None:
+    """Put a claim of the literature to the test: [bold]glassformer study residuals[/].
+
+    Trials are kept as they are done, so a study that was broken off goes on where it was. Each ends with a table, a picture
+    and a verdict: holds, mixed, does not hold, not settled (the rule is told by `docs/claims.md`). Exit codes: 0 done;
+    2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM).
+    """
+    if quick and full:
+        raise ConfigError("--quick and --full contradict each other; leave one out")
+    if not names and not everything:
+        show_list(out or OUT, as_json)
+        return
+    if names and everything:
+        raise ConfigError("--all is every study; leave out the names, or leave out --all")
+    import torch
+
+    from glassformer.runs.stop import STOPPED, Stopped, StopRequest
+    from glassformer_lab.claims import BUDGETS, all_claims, claim_named, run
+
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise ConfigError("--device is cpu or cuda where there is one, not {device!r}", device)
+    budget = BUDGETS["quick" if quick else "full" if full else "default"]
+    chosen = [claim_named(name) for name in names or ()] or all_claims()
+    stop = StopRequest()
+    try:
+        with stop.listening():
+            for one in chosen:
+                cores = "" if (os.cpu_count() or 1) == 2 else _(" on two cores")
+                about = one.name, one.count(budget), one.expected_minutes(budget), cores
+                say(_("{name}: {trials} trials, about {minutes} min{cores}", *about))
+                for folder in one.missing_data():
+                    say(
+                        _("{folder} is not here, so the trials on it are left out (see `glassformer data get`)", folder)
+                    )
+                with stop.may_drop():
+                    report = run(one, budget, (out or OUT) / budget.name, jobs=jobs, device=device)
+                if as_json:
+                    print(json.dumps(report.to_dict(), ensure_ascii=False))
+                else:
+                    show(report)
+    except Stopped:
+        warn(_("stopped; the trials that were done are kept, and the same command goes on with the others"))
+        raise typer.Exit(STOPPED) from None
+
+
+def show_list(out: Path, as_json: bool) -> None:
+    """Every study, with its verdict where it has been carried out."""
+    from glassformer_lab.claims import BUDGETS, all_claims
+    from glassformer_lab.claims.report import measured, read_verdict
+
+    ours = measured()
+    rows: list[dict[str, Any]] = []
+    for one in all_claims():
+        verdict = next((v for e in ("full", "default", "quick") if (v := read_verdict(out / e, one.name))), "")
+        found = {"name": one.name, "claim": localized(one.claim), "minutes": one.expected_minutes(BUDGETS["default"])}
+        rows.append(found | {"verdict": verdict, "measured": ours.get(one.name, {})})
+    if as_json:
+        print(json.dumps(rows, ensure_ascii=False))
+        return
+    here = [(_("found here"), FIXED)] if any(row["verdict"] for row in rows) else []
+    fixed = (_("study"), FIXED), (_("min"), FIXED | RIGHT), (_("our verdict"), FIXED), *here
+    table = make_table((*fixed, (_("claim"), FOLD)), **BARE)
+    for row in rows:
+        verdicts = row["measured"].get("verdict", {}).get(language(), "–"), row["verdict"] or "–"
+        lines = (verdict.replace("; ", "\n").replace("；", "\n") for verdict in verdicts[: 1 + len(here)])
+        table.add_row(row["name"], str(row["minutes"]), *lines, row["claim"])
+    table_console().print(table)
+
+
+def show(report: ClaimReport) -> None:
+    """Tables, conditions and verdict of one study."""
+    console = table_console()
+    console.print(
+        f"\n{report.claim.name}: {localized(report.claim.claim)}\n({report.claim.said_by})",
+        style="bold",
+        soft_wrap=True,
+    )
+    for one in report.finding.tables:
+        console.print(make_table([(column, FOLD) for column in one.columns], one.rows, title=one.title))
+    for part in report.finding.parts:
+        for condition in part.conditions:
+            console.print(
+                f"  {padded(localized(condition.outcome), 6)}  {localized(condition.text)} ({condition.detail})",
+                soft_wrap=True,
+            )
+        console.print(_("verdict: {verdict}", part.told), part.says and localized(part.says), style="bold")
+    for note in report.finding.notes:
+        console.print(note, soft_wrap=True)
+    console.print(f"{report.folder / report.claim.name}.png, .md, .json", soft_wrap=True)

@@ -97,7 +97,7 @@ def modules(package: Path = PACKAGE) -> dict[str, ast.Module]:
 
 def imported_by_string(node: ast.AST) -> str:
     """importlib.import_module("a.b") imports a.b. (A name put together at run time is not seen; the package's
-    own file has some, decode/external.py names the engines in formats/, and api/models.py the report that `show` gives.)"""
+    own file has some, decode/engines.py names the engines in formats/, and api/models.py the report that `show` gives.)"""
     if not isinstance(node, ast.Call) or not node.args or not isinstance(node.args[0], ast.Constant):
         return ""
     called = getattr(node.func, "attr", getattr(node.func, "id", ""))

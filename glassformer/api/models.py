@@ -24,7 +24,7 @@ from glassformer.api.activations import ActivationCache, text_with_cache, texts_
 from glassformer.api.options import DecodeOptions, WritingOptions, spelled_out, split_options
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
 from glassformer.config import DecodeConfig, ModelConfig, Recipe, did_you_mean
-from glassformer.decode.garbage import full_collections_wait
+from glassformer.decode.generate import full_collections_wait
 from glassformer.errors import UserError
 from glassformer.evaluation.metrics import measures_text
 from glassformer.models import BERT, GPT, Transformer

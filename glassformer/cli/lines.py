@@ -254,7 +254,7 @@ def reply(given: Input, job: TextJob) -> None:
     """Answer what was asked, from wherever it comes."""
     given.check()
     if given.file is not None:
-        from glassformer.decode.garbage import full_collections_wait
+        from glassformer.decode.generate import full_collections_wait
 
         with full_collections_wait():
             failures = reply_to_file(given, job)

@@ -31,8 +31,7 @@ from glassformer.data.origins import SPLITS, named_files, origins_of
 from glassformer.errors import UserError
 from glassformer.files import owned, structured
 from glassformer.files.cache import CacheEntry, cache_folder, is_private, remove
-from glassformer.files.checksums import ListedFile, blocks
-from glassformer.files.durable import sha256, to_json, write_atomically
+from glassformer.files.durable import ListedFile, blocks, sha256, to_json, write_atomically
 from glassformer.files.user_data import FileFacts, UserFile
 from glassformer.language import _
 from glassformer.screen import say

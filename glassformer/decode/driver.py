@@ -29,9 +29,16 @@ from glassformer.decode.admission import check_ids, check_settings, empty_answer
 from glassformer.decode.align import alignments
 from glassformer.decode.buckets import INVARIANT_STEP, invariant_width
 from glassformer.decode.choose import hash_ids
-from glassformer.decode.engines import converted, decoding_model, slots_that_fit, suits_external
+from glassformer.decode.engines import (
+    LogitsEngine,
+    SearchEngine,
+    converted,
+    decoding_model,
+    external_engine,
+    slots_that_fit,
+    suits_external,
+)
 from glassformer.decode.ensemble import Ensemble, EnsembleStepper
-from glassformer.decode.external import LogitsEngine, SearchEngine, external_engine
 from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.shortlist import shortlist_of
@@ -46,8 +53,8 @@ from glassformer.decode.stepper import (
 from glassformer.decode.streaming import Decode, cut_at_stop, stopping_criterion
 from glassformer.errors import ConfigError, Notice
 from glassformer.language import _
-from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.known import is_as_built
+from glassformer.nn.modes import eval_mode
 
 INVARIANT_ROWS = 32  # batch-invariant: sentences at a time, where the settings do not say
 LOOKAHEAD_BATCHES = 4  # batches of requests that are sorted by length together

@@ -2,8 +2,10 @@
 
 `plain` is the model itself: nothing is installed. `auto` and `fast` are a copy of it that shares its modules and weights; only
 blocks that are exactly ours have others in their places, on a CPU with packed weights, on CUDA by kernels and in bfloat16. While
-someone listens to the model by a tap or a hook of torch it answers itself, in the same precision. Engines of other people's
-(`int8`, `ctranslate2`, `onnx`): external.py.
+someone listens to the model by a tap or a hook of torch it answers itself, in the same precision.
+The programs of other people (`int8`, `ctranslate2`, `onnx`) live with their formats (`formats/`, above this room): the module is
+imported when an engine of its name is first asked for. CTranslate2 searches by itself, so whole batches are handed to it
+(`SearchEngine`); onnxruntime computes logits and our own search does the rest (`LogitsEngine`).
 
 A copy is made when it is first asked for and kept as long as its model. Before each use it is compared with the model: its
 modules and, where weights were copied, the weights.
@@ -12,19 +14,61 @@ modules and, where weights were copied, the weights.
 from __future__ import annotations
 
 import copy
+import importlib
 import threading
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from glassformer import machine
 from glassformer.config import DecodeConfig
+from glassformer.decode.request import Hypothesis, Request, SpecialTokens
+from glassformer.decode.slots import Job
 from glassformer.errors import ConfigError
-from glassformer.models.checksum import weight_checksum
+from glassformer.models.weights import weight_checksum
 from glassformer.nn.known import TORCH_HOOKS, is_as_built, is_known, is_listened_to
+
+EXTERNAL_ENGINES = {
+    "int8": "glassformer.formats.ctranslate2.engine",
+    "ctranslate2": "glassformer.formats.ctranslate2.engine",
+    "onnx": "glassformer.formats.onnx.engine",
+}
+"""By the engine's name, the module that provides it."""
+RequestJob = tuple[Request, Job]
+"""A request, and what was settled of it: limits, stop strings."""
+
+
+@runtime_checkable
+class SearchEngine(Protocol):
+    """A program with a search of its own."""
+
+    def answer(
+        self, model: Any, batch: Sequence[RequestJob], config: DecodeConfig, special: SpecialTokens, *, trace: bool
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses for each request, best first; a ConfigError says what the program cannot do."""
+        ...
+
+
+@runtime_checkable
+class LogitsEngine(Protocol):
+    """A program that computes a model's logits."""
+
+    def net(self, model: Any, batch: Sequence[RequestJob]) -> Any:
+        """The model in its hands, with room for these requests and the calls `start` and `step` of a model."""
+        ...
+
+
+Engine = SearchEngine | LogitsEngine
+
+
+def external_engine(name: str) -> Engine | None:
+    """The program behind an engine's name; None where the engine is our own."""
+    return importlib.import_module(EXTERNAL_ENGINES[name]) if name in EXTERNAL_ENGINES else None  # type: ignore[return-value]
+
 
 MEMORY_SHARE = 0.25  # of the free memory that one cache may take
 UNKNOWN_MEMORY = 2**32  # bytes, where the system does not say what is free

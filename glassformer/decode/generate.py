@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,12 +13,49 @@ from glassformer.config import DecodeConfig
 from glassformer.decode.admission import check_settings
 from glassformer.decode.captured import make_driver
 from glassformer.decode.driver import FIRST_BATCH, LOOKAHEAD_BATCHES, Driver, Result
-from glassformer.decode.garbage import full_collections_wait
 from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
 from glassformer.decode.streaming import Decode, Streamer
 from glassformer.errors import ConfigError
 
 MIN_TAKEN = 64  # requests that are taken in between two steps, at least
+NEVER = 1_000_000_000
+MANY = 20_000  # young objects: a look at each would be felt
+SELDOM = 500_000  # new objects (that have not gone again) between two looks at the young ones
+collection_lock = threading.Lock()
+collection_waits = 0  # how many threads are inside `full_collections_wait`
+thresholds = (0, 0, 0)  # of Python's collector, as the first of them found them
+
+
+@contextmanager
+def full_collections_wait() -> Iterator[None]:
+    """Inside, Python's full garbage collections wait, and those of young objects are rarer. Requests and answers are as many
+    objects, and at every so many new ones Python looks through *all* objects of the process, those of torch included, for
+    cycles: for 29,000 sentences that took longer than anything else. Requests and answers hold no cycles.
+
+    The first thread to come in changes the setting, the last one to leave puts it back, unless somebody else has set it
+    meanwhile. What is young then, where it is much, counts as old at once: it waits for the next full collection.
+
+    >>> with full_collections_wait():
+    ...     gc.get_threshold()[2] == NEVER
+    True
+    """
+    global collection_waits, thresholds
+    with collection_lock:
+        collection_waits += 1
+        if collection_waits == 1:
+            thresholds = gc.get_threshold()
+            first, second, _ = thresholds
+            gc.set_threshold(max(first, SELDOM) if first else 0, second, NEVER)
+    try:
+        yield
+    finally:
+        with collection_lock:
+            collection_waits -= 1
+            if collection_waits == 0 and gc.get_count()[0] > MANY and not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()  # into the oldest generation, without a look at each
+            if collection_waits == 0 and gc.get_threshold()[2] == NEVER:
+                gc.set_threshold(*thresholds)
 
 
 def check_request(

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer.errors import UserError
-from glassformer.models.eval_mode import eval_mode
+from glassformer.nn.modes import eval_mode
 from glassformer.nn.rows import Rows
 
 

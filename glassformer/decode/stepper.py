@@ -6,7 +6,7 @@
     move(from_slots, to_slots, n) slots move to the places of those that have left; n stay
 
 `ModelStepper` is a model on its cache: the model itself, or its copy for decoding (engines.py). `PlainStepper` runs a
-program of somebody else's that has the model's calls (external.py); it starts with a full batch and lets nobody join.
+program of somebody else's that has the model's calls (engines.py); it starts with a full batch and lets nobody join.
 
 A GPT that learned its positions, or was only ever shown so many (sinusoidal), cannot go on past `block_size`. When its
 context is full, the last half of it is kept and its keys and values are recomputed from position 0;

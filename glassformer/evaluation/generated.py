@@ -12,7 +12,7 @@ from typing import Any
 
 from glassformer.config import DecodeConfig, Recipe
 from glassformer.data.store import run_examples
-from glassformer.decode.garbage import full_collections_wait
+from glassformer.decode.generate import full_collections_wait
 from glassformer.errors import ConfigError
 from glassformer.evaluation.metrics import Scores, entity_scores, label_scores, words_per_text, written_scores
 from glassformer.language import _

@@ -21,8 +21,8 @@ from glassformer.errors import UserError
 from glassformer.evaluation.metrics import Scores
 from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer
-from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.loss import IGNORE
+from glassformer.nn.modes import eval_mode
 from glassformer.nn.rows import Rows
 
 Model = Transformer | GPT | BERT

@@ -12,7 +12,7 @@ from glassformer.decode import TokenConstraints
 from glassformer.errors import UserError
 from glassformer.inspection.model_input import make_answer_input, make_prompt_input, read_text, with_special_tokens
 from glassformer.inspection.packing import packed
-from glassformer.models.eval_mode import eval_mode
+from glassformer.nn.modes import eval_mode
 from glassformer.nn.rows import Rows
 from glassformer.probe.cutting import ablate
 from glassformer.tasks import TextModel, decode_settings

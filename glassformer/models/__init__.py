@@ -3,9 +3,8 @@
 from glassformer.config import ModelConfig
 from glassformer.config.presets import PRESETS, preset
 from glassformer.models.bert import BERT
-from glassformer.models.costs import FAMILIES
+from glassformer.models.costs import FAMILIES, check_fits_in_memory
 from glassformer.models.gpt import GPT
-from glassformer.models.limits import check_fits_in_memory
 from glassformer.models.parts import BaseModel
 from glassformer.models.transformer import Transformer
 

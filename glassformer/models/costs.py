@@ -14,6 +14,7 @@ on either side.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from glassformer.config import ModelConfig
+from glassformer.errors import ConfigError
 from glassformer.models.bert import BERT
 from glassformer.models.gpt import GPT
 from glassformer.models.parts import is_embedding
@@ -196,3 +198,25 @@ def costs(config: ModelConfig, context: int | None = None) -> Costs:
         source_numbers=kept["cross"],
         context=context,
     )
+
+
+def check_fits_in_memory(config: ModelConfig) -> None:
+    """A model larger than the machine's memory is refused before a byte of it is asked for. (On torch's meta device a model
+    has no numbers, and any size is well.)"""
+    if torch.get_default_device().type == "meta":
+        return
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, AttributeError):
+        return  # a system that does not say
+    needed = memory_needed(config)
+    if needed > memory:
+        raise ConfigError(
+            "a model with {count_parameters:,} parameters and rows of {block_size:,} tokens needs "
+            "{needed:,.0f} GB, and this machine has {memory:,.0f} GB; make model.n_layer, model.n_embd, "
+            "model.block_size or the vocabulary smaller",
+            count_parameters(config),
+            config.block_size,
+            needed / 2**30,
+            memory / 2**30,
+        )

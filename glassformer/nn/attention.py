@@ -4,6 +4,10 @@ Written twice. `attention` is the equation; `fused_attention` is torch's kernel 
 weights. They are pinned to each other by tests. Whoever wants to see the weights gets the equation.
 
 A mask is True where attention is allowed. A query that may see nothing gets nothing: zeros, never NaN.
+
+Grouped-query attention (Ainslie et al. 2023): consecutive query heads share one head of keys and values. One head for all of
+them is multi-query attention (Shazeer 2019); as many as query heads, the paper's multi-head attention. Sliding-window attention
+(Beltagy et al. 2020) sees the last so many keys alone, in time and memory linear in the length.
 """
 
 from __future__ import annotations
@@ -20,12 +24,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from glassformer.nn.cache import KVCache
-from glassformer.nn.grouped_query import gqa_kwargs, repeat_kv
 from glassformer.nn.masks import AttentionMask, as_mask, split_mask
 from glassformer.nn.modes import is_symbolic
 from glassformer.nn.norms import RMSNorm
 from glassformer.nn.positions import Rotation
-from glassformer.nn.sliding_window import sliding_window_attention
 from glassformer.nn.taps import Tapped
 
 KeyValues = tuple[Tensor, Tensor]
@@ -78,6 +80,19 @@ def attention(
     return attention_weights(q, k, mask, scaled=scaled) @ v
 
 
+def repeat_kv(
+    q: Float[Tensor, "B H T D"], k: Float[Tensor, "B Hk S D"], v: Float[Tensor, "B Hk S Dv"]
+) -> tuple[Float[Tensor, "B H S D"], Float[Tensor, "B H S Dv"]]:
+    """Keys and values once for each of the query heads that share them."""
+    group = q.size(1) // max(1, k.size(1))
+    return (k, v) if group <= 1 else (k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+
+
+def gqa_kwargs(q: Float[Tensor, "B H T D"], k: Float[Tensor, "B Hk S D"]) -> dict[str, bool]:
+    """The argument of torch's `scaled_dot_product_attention` for shared keys, where they are: tracing knows no such argument."""
+    return {"enable_gqa": True} if q.size(1) != k.size(1) else {}
+
+
 def masked_attention(
     q: Float[Tensor, "B H T D"],
     k: Float[Tensor, "B Hk S D"],
@@ -92,6 +107,45 @@ def masked_attention(
     if mask.bias is not None:
         scores = scores + mask.bias
     return masked_softmax(scores, mask.to_tensor(q.size(2), k.size(2), q.device)) @ v
+
+
+def sliding_window_attention(
+    q: Float[Tensor, "B H T D"],
+    k: Float[Tensor, "B Hk T D"],
+    v: Float[Tensor, "B Hk T Dv"],
+    window: int,
+    *,
+    scaled: bool = True,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T Dv"]:
+    """Causal, and each query sees the last `window` keys, itself included: in time and memory linear in the length.
+    The row is cut into blocks as long as the window; whatever a block's queries may see lies in it or in the one before."""
+    length = q.size(2)
+    blocks = -(-length // window)
+    padding = blocks * window - length
+
+    def split_blocks(x: Tensor) -> Float[Tensor, "B n H w D"]:
+        return F.pad(x, (0, 0, 0, padding)).unflatten(2, (blocks, window)).transpose(1, 2)
+
+    def with_previous_block(x: Tensor) -> Float[Tensor, "B n H w2 D"]:
+        return torch.cat([F.pad(x, (0, 0, 0, 0, 0, 0, 1, 0))[:, :-1], x], dim=3)
+
+    query = torch.arange(window, device=q.device)[:, None] + window
+    key = torch.arange(2 * window, device=q.device)
+    mask = (key <= query) & (query - key < window)
+    # Before the first block there is nothing.
+    first = torch.arange(blocks, device=q.device)[:, None, None] == 0
+    mask = (mask & ~(first & (key < window))).expand(q.size(0), -1, -1, -1).flatten(0, 1)[:, None]
+    out = F.scaled_dot_product_attention(
+        split_blocks(q).flatten(0, 1),
+        with_previous_block(split_blocks(k)).flatten(0, 1),
+        with_previous_block(split_blocks(v)).flatten(0, 1),
+        attn_mask=mask,
+        dropout_p=dropout,
+        scale=None if scaled else 1.0,
+        **gqa_kwargs(q, k),
+    )
+    return out.unflatten(0, (-1, blocks)).transpose(1, 2).flatten(2, 3)[:, :, :length]
 
 
 def sdpa_attention(

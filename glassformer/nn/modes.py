@@ -1,12 +1,15 @@
-"""How the model is being run, where that decides which of two equal paths can be taken."""
+"""How the model is being run: for its derivatives, compiled or traced, or to predict."""
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 import torch
+from torch import nn
 from torch.autograd import forward_ad
 
 equations_only: ContextVar[bool] = ContextVar("equations_only", default=False)
@@ -54,3 +57,27 @@ def is_transformed() -> bool:
 def is_symbolic() -> bool:
     """Compiled, exported, traced or transformed: numbers in tensors cannot be looked at, and shapes cannot depend on them."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing() or is_transformed()
+
+
+evaluation_lock = threading.Lock()
+models_in_use: weakref.WeakKeyDictionary[nn.Module, list[int]] = weakref.WeakKeyDictionary()
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is in evaluation mode (dropout off), for as long as any thread is inside; then as it was. Several threads
+    may use one model at once: the first to come switches it, and the last to leave puts it back."""
+    with evaluation_lock:
+        state = models_in_use.setdefault(model, [0, model.training])  # how many threads, and the mode to go back to
+        if state[0] == 0:
+            state[1] = model.training
+            if model.training:
+                model.eval()
+        state[0] += 1
+    try:
+        yield
+    finally:
+        with evaluation_lock:
+            state[0] -= 1
+            if state[0] == 0 and state[1]:
+                model.train()

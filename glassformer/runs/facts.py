@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Required, TypedDict
 from glassformer.config import VERSION, ModelConfig
 from glassformer.errors import UserError
 from glassformer.files import structured
-from glassformer.files.checksums import ListedFile
-from glassformer.files.durable import to_json, write_atomically
+from glassformer.files.durable import ListedFile, to_json, write_atomically
 from glassformer.language import _
 
 if TYPE_CHECKING:

@@ -39,9 +39,8 @@ from glassformer.data.cache import made_in
 from glassformer.data.encoding import trained_length
 from glassformer.decode.shortlist import kept_shortlist
 from glassformer.errors import UserError
-from glassformer.files import checksums, owned, structured
-from glassformer.files.checksums import ListedFile
-from glassformer.files.durable import sha256, to_json, write_atomically
+from glassformer.files import durable, owned, structured
+from glassformer.files.durable import ListedFile, sha256, to_json, write_atomically
 from glassformer.language import _
 from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.models.weights import check_finite, check_fits, inference_weights, load_model_tensors
@@ -182,7 +181,7 @@ class RunFolder:
         """What is wrong with a file of the preparation, in words; None if it is as it was written."""
         listed = self.facts["files"][name]
         expected = ListedFile(listed["size"], listed["sha256"])
-        return checksums.file_problem(self.path / name, expected, again=again)
+        return durable.file_problem(self.path / name, expected, again=again)
 
     def check_data(self, split: str) -> None:
         """What the preparation left of a split must be what it left, before anything is measured on it. Runs of earlier versions

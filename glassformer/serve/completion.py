@@ -15,7 +15,7 @@ import torch
 
 from glassformer.decode import Hypothesis, Request, TokenConstraints
 from glassformer.decode.streaming import Streamer
-from glassformer.models.eval_mode import eval_mode
+from glassformer.nn.modes import eval_mode
 from glassformer.nn.rows import Rows
 from glassformer.serve.api_errors import bad_request
 from glassformer.serve.jobs import QueuedText, ServerJob, shared_settings

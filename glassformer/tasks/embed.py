@@ -13,7 +13,7 @@ from torch import Tensor
 from glassformer.data.windows import windows
 from glassformer.errors import ConfigError
 from glassformer.models import Transformer
-from glassformer.models.eval_mode import eval_mode
+from glassformer.nn.modes import eval_mode
 from glassformer.nn.rows import Rows
 from glassformer.tasks.generate import prompt_ids
 from glassformer.tasks.text_model import TextModel, as_list

@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import Request, answer, stream
-from glassformer.decode.garbage import full_collections_wait
+from glassformer.decode.generate import full_collections_wait
 from glassformer.errors import UserError
 from glassformer.models import GPT
 from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints

@@ -14,8 +14,8 @@ from glassformer.data.batches import BlockBatches, SentenceBatches
 from glassformer.data.examples import Pairs, Prompts
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
-from glassformer.models.eval_mode import eval_mode
 from glassformer.nn.loss import IGNORE
+from glassformer.nn.modes import eval_mode
 from glassformer.tasks.text_model import TextModel
 from glassformer.text.tokenizer import BOS
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from glassformer.data.windows import causal_windows
 from glassformer.errors import UserError
 from glassformer.models import GPT, Transformer
-from glassformer.models.eval_mode import eval_mode
+from glassformer.nn.modes import eval_mode
 from glassformer.nn.rows import Rows
 from glassformer.tasks.generate import prompt_ids
 from glassformer.tasks.text_model import FAMILIES, TextModel

@@ -32,8 +32,7 @@ from glassformer.decode import (
     unwrapped,
 )
 from glassformer.decode.align import prompt_alignments
-from glassformer.decode.garbage import full_collections_wait
-from glassformer.decode.generate import Streamed
+from glassformer.decode.generate import Streamed, full_collections_wait
 from glassformer.decode.lengths import translation_limits
 from glassformer.errors import UserError
 from glassformer.models import Transformer

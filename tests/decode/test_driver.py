@@ -17,7 +17,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode import Request, TokenConstraints, answer, driver, engines, generate_batch, translate_batch
 from glassformer.decode import search as search_module
 from glassformer.errors import ConfigError, UserError
-from glassformer.models.checksum import weight_checksum
+from glassformer.models.weights import weight_checksum
 from glassformer.text.tokenizer import Tokenizer
 from tests.counts import count
 from tests.laws.test_decoding_cache import SEARCHES, same, some_texts

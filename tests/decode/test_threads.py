@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.api import load
-from glassformer.decode.garbage import MANY, NEVER, SELDOM, full_collections_wait
+from glassformer.decode.generate import MANY, NEVER, SELDOM, full_collections_wait
 from glassformer.errors import UserError
 from glassformer.tasks.translate import encoded, translate_each
 from tests.talking import make_run

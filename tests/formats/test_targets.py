@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.decode.external import EXTERNAL_ENGINES, LogitsEngine, SearchEngine, external_engine
+from glassformer.decode.engines import EXTERNAL_ENGINES, LogitsEngine, SearchEngine, external_engine
 from glassformer.errors import UserError
 from glassformer.formats.export import check
 from glassformer.formats.targets import HELP, TARGETS, FormatWriter, names

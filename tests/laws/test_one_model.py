@@ -18,7 +18,7 @@ from torch.nn.utils import parametrize
 from glassformer import Translator, load
 from glassformer.config import DecodeConfig
 from glassformer.decode import generate_batch, translate_batch
-from glassformer.models.checksum import weight_checksum
+from glassformer.models.weights import weight_checksum
 from glassformer.nn import MultiHeadAttention
 from glassformer.nn.attention import fused_attention
 from glassformer.nn.block import DecoderLayer

@@ -23,13 +23,13 @@ import torch
 from torch import nn
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode.external import RequestJob
+from glassformer.decode.engines import RequestJob
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import Hypothesis, SpecialTokens, ranked
 from glassformer.errors import ConfigError
 from glassformer.formats.ctranslate2 import spec as conversion
 from glassformer.formats.targets import target_of
-from glassformer.models.checksum import weight_checksum
+from glassformer.models.weights import weight_checksum
 
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first
 BATCH_SIZE = 32  # texts at a time, where the settings leave it open

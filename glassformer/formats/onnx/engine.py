@@ -22,11 +22,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
-from glassformer.decode.external import RequestJob
+from glassformer.decode.engines import RequestJob
 from glassformer.errors import ConfigError
 from glassformer.formats.onnx import spec as conversion
 from glassformer.formats.targets import target_of
-from glassformer.models.checksum import weight_checksum
+from glassformer.models.weights import weight_checksum
 from glassformer.nn.rows import Rows
 
 MIN_POSITIONS = 512  # rows of a table of positions that has no end, at first

@@ -14,8 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from glassformer.nn.attention import MultiHeadAttention, masked_softmax
-from glassformer.nn.grouped_query import repeat_kv
+from glassformer.nn.attention import MultiHeadAttention, masked_softmax, repeat_kv
 from glassformer.nn.masks import AttentionMask
 
 

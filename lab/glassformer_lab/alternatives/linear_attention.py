@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from glassformer.nn.attention import MultiHeadAttention
-from glassformer.nn.grouped_query import repeat_kv
+from glassformer.nn.attention import MultiHeadAttention, repeat_kv
 from glassformer.nn.masks import AttentionMask
 
 CHUNK = 64  # queries whose weights are written out together

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.nn.attention import attention
+from glassformer.nn.attention import attention, sliding_window_attention
 from glassformer.nn.masks import AttentionMask
-from glassformer.nn.sliding_window import sliding_window_attention
 from glassformer_lab.alternatives.convolution import Convolution
 from glassformer_lab.alternatives.linear_attention import linear_attention
 from glassformer_lab.alternatives.recurrent import lstm

@@ -64,7 +64,7 @@ def fused(width: int, size: int = HEAD_SIZE) -> nn.Module:
 
 
 def windowed(width: int, size: int = HEAD_SIZE, window: int = WINDOW) -> nn.Module:
-    """Each query sees the last `window` keys, block by block (nn/sliding_window.py)."""
+    """Each query sees the last `window` keys, block by block (nn/attention.py)."""
     return Alone(lambda q: fused_attention(q, q, q, AttentionMask(causal=True, window=window)), size)
 
 

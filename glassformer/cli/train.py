@@ -91,7 +91,7 @@ def train(
         RunFolder.open(recipe)  # says what is wrong with it
     values, name = with_data(recipe, files, changes, say)
     if from_run is not None and recipe is None:
-        values = beside_own_examples(values, RunFolder.open(from_run))
+        values = beside_own_examples(values, RunFolder.open(from_run), changes)
     folder = out or Path("runs") / recipe_name(values, name)
     if resume and RunFolder.is_run(folder):
         resolved = resumed_recipe(RunFolder(folder), values, name, from_run)
@@ -100,12 +100,15 @@ def train(
         begin(values, name, folder, from_run, overwrite=overwrite)
 
 
-def beside_own_examples(values: dict[str, Any], run: RunFolder) -> dict[str, Any]:
-    """The recipe that was made for a file, for a run to go on with: the model is the run's; and where the run keeps its pairs,
-    they are learned beside those of the file, which count more, and are validated and tested on."""
+def beside_own_examples(values: dict[str, Any], run: RunFolder, changes: list[str]) -> dict[str, Any]:
+    """The recipe that was made for a file, for a run to go on with: the model and the tokenizer are the run's; and where the run
+    keeps its pairs, they are learned beside those of the file, which count more, and are validated and tested on."""
+    from glassformer.data.first_recipe import settings_in
     from glassformer.data.store import store_path, stored_splits
 
     data, splits = dict(values["data"]), stored_splits(run.path / "data")
+    if run.recipe.data.tokenizer != "bpe" and "data.bpe_dropout" not in settings_in(changes):
+        data.pop("bpe_dropout", None)  # chosen for pieces of words, of which this run has none
     alone = isinstance(data.get("train"), str) and not {"train_target", "format"} & data.keys()
     if data["task"] == "pairs" and alone and {"train", "val"} <= set(splits):
         kept = {split: os.path.abspath(store_path(run.path / "data", split)) for split in splits}

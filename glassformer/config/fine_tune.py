@@ -51,8 +51,6 @@ def fine_tuned(run: Recipe, values: Mapping[str, Any], *, name: str = "recipe", 
     out["model"] = base["model"] | {k: v for k, v in model.items() if k in ADAPTABLE or k not in base["model"]}
     inherited = {key: base["data"][key] for key in (*READING, "task") if key in base["data"]}
     out["data"] = inherited | dict(out.get("data", {}))
-    if out["data"].get("tokenizer", "bpe") != "bpe":  # what was chosen for pieces of words has nothing to drop here
-        out["data"].pop("bpe_dropout", None)
     if out["data"]["task"] in ("classify", "tag"):
         out["model"].setdefault("head", out["data"]["task"])
         out["model"]["head"] = out["data"]["task"]

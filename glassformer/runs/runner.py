@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 import torch
 
 from glassformer import machine
+from glassformer.files.durable import append
+from glassformer.files.owned import open_own
 from glassformer.language import _
 from glassformer.runs.report import device_name, processor
 from glassformer.screen import Progress
@@ -128,14 +130,17 @@ def run_trials(title: str, calls: Mapping[str, TrialCall], path: Path, jobs: int
     kept = read_kept(path)
     missing = {key: call for key, call in calls.items() if key not in kept}
     if missing:
-        with path.open("a", encoding="utf-8") as file, Progress(title, len(calls), after=0) as progress:
+        with (
+            os.fdopen(open_own(path, os.O_RDWR | os.O_APPEND)) as file,
+            Progress(title, len(calls), after=0) as progress,
+        ):
             progress.update(len(calls) - len(missing), _("{count} still to do", len(missing)), line=True)
-            file.write("\n" if file.tell() else "")  # the last line may have been torn
+            if path.stat().st_size and not path.read_bytes().endswith(b"\n"):
+                append(file.fileno(), b"\n")  # the last line was torn by a kill
             together = {key: call for key, call in missing.items() if not call.timed} if jobs > 1 else {}
             rest = ((key, call()) for key, call in missing.items() if key not in together)
             for key, measured in itertools.chain(side_by_side(together, jobs) if together else (), rest):
                 kept[key] = Kept(measured, missing[key].machine)
-                file.write(json.dumps({"key": key, **asdict(kept[key])}) + "\n")
-                file.flush()
+                append(file.fileno(), (json.dumps({"key": key, **asdict(kept[key])}) + "\n").encode())
                 progress.update(sum(one in kept for one in calls), str(missing[key]))
     return {key: kept[key] for key in calls}

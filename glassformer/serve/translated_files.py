@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.errors import UserError
+from glassformer.files.durable import write_atomically
 from glassformer.formats.documents import KINDS
 from glassformer.formats.documents.document import as_is, decoded, joined_like
 from glassformer.formats.documents.reader import ESCAPES, Order, Reading
@@ -138,7 +139,7 @@ class TranslatedFiles:
         for _, path in sorted(self.kept().values())[KEPT - 1 :]:
             path.unlink(missing_ok=True)
         name = secrets.token_urlsafe(16) + kind
-        (self.service.files / name).write_bytes(content)
+        write_atomically(self.service.files / name, content)
         return name
 
     async def download_file(self, request: Request) -> Response:

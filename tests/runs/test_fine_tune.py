@@ -223,6 +223,26 @@ def test_a_recipe_that_contradicts_the_run_is_told_so(base: RunFolder) -> None:
 # ------------------------------------------------------------------------------------------------------- a larger vocabulary
 
 
+def test_what_was_chosen_for_pieces_of_words_gives_way_to_a_run_of_whole_words(
+    base: RunFolder, data: Path, tmp_path: Path
+) -> None:
+    """What a person wrote is refused, not dropped. Caught: a recipe's own setting that disappears without a word."""
+    with pytest.raises(ConfigError, match=r"bpe_dropout is for"):
+        fine_tuned(base.recipe, {"data": {"train": str(data), "bpe_dropout": 0.1}})
+    short = [
+        "train.steps=2",
+        "train.validate_every=2",
+        "train.save_every=2",
+        "train.device=cpu",
+        "data.batch_tokens=64",
+    ]
+    command = ("train", data, *short, "--from", base.path, "--out", tmp_path / "tuned")
+    refused = call(*command, "data.bpe_dropout=0.1")
+    assert refused.returncode == 2 and "bpe_dropout is for" in refused.stderr and not (tmp_path / "tuned").exists()
+    assert call(*command).returncode == 0
+    assert RunFolder.open(tmp_path / "tuned").recipe.data.bpe_dropout == 0
+
+
 @pytest.mark.parametrize("kind", ["char", "word", "bpe"])
 def test_old_texts_stay_as_they_were_cut_and_new_ones_are_shorter_or_known(kind: str) -> None:
     old, new = ["one two three", "two four"] * 5, ["zwölf größer", "zwölf Größe zwölf"] * 5

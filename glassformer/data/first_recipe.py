@@ -46,11 +46,10 @@ PIECES = ((5_000, 3000), (30_000, 3000), (1_000_000, 8000))  # pairs, and pieces
 LONGEST_WORD = 20  # letters; a Chinese character counts as four, since a sentence of them has no blanks either
 TAG = re.compile(r"[;=|<>]")  # in a part of a source that is no word but a feature of it, such as V;PST
 PHONEME = 2.0  # characters of a target's parts, on average, where it is the sounds of a word
-MOST_EPOCHS, FOR_SURE = (
-    1000,
-    100,
-)  # beyond so many a training ends when it gets no better; `train` warns of 200 without that
+MOST_EPOCHS = 1000
+FOR_SURE = 100  # epochs; beyond so many a training ends when it gets no better (`train` warns of 200 without that)
 WARMUP, VALIDATIONS = 1 / 5, 4  # the largest share of the steps, and the fewest times there is something to choose from
+AVERAGED = 1 / 5  # the largest share of the steps over which the weights are averaged: the first ones are no model yet
 FEWEST_TOKENS = 512  # a step, of pairs so few that an epoch would have less than four steps
 TOKENS_A_PAIR = 8  # of a target, in what the sizes were measured on; pairs of fewer count as fewer
 FIELD_SETTINGS = ("source_field", "target_field", "text_field", "label_field", "features_field")
@@ -154,11 +153,8 @@ def is_word(source: str, target: str) -> bool:
         return False
     letters = "".join(words)
     long = sum(4 if is_han(letter) else 1 for letter in letters) > LONGEST_WORD
-    return (
-        len(letters) > 0
-        and not long
-        and all(letter in "'’-.·" or unicodedata.category(letter)[0] in "LM" for letter in letters)
-    )
+    is_spelling = all(letter in "'’-.·" or unicodedata.category(letter)[0] in "LM" for letter in letters)
+    return len(letters) > 0 and not long and is_spelling
 
 
 def count_pairs(config: DataConfig) -> PairCount:
@@ -194,11 +190,10 @@ def recipe_for_pairs(found: PairCount, gpu: bool, said: Mapping[str, str]) -> di
     """What a recipe for pairs says besides its files. `said`: settings by their whole names, as a person wrote them."""
     tokenizer = said.get("data.tokenizer", "char" if found.single_words else "bpe")
     tokens = found.target_tokens(tokenizer)
-    data: dict[str, Any]
     if found.single_words and tokenizer == "char":
         size = WORDS[gpu]
         together = min(size.batch_tokens, max(32, found.pairs // 10))
-        data = {"tokenizer": "char", "batch_tokens": math.ceil(together * tokens / 8) * 8}
+        data: dict[str, Any] = {"tokenizer": "char", "batch_tokens": math.ceil(together * tokens / 8) * 8}
     else:
         pairs = found.pairs * min(1.0, tokens / TOKENS_A_PAIR)
         size = next(size for size in SIZES[gpu] if pairs <= size.pairs)
@@ -214,6 +209,8 @@ def recipe_for_pairs(found: PairCount, gpu: bool, said: Mapping[str, str]) -> di
     if "train.optimizer" in said:
         train = {key: value for key, value in train.items() if key not in MUON}
     train |= schedule_for(within(size.epochs * epoch, epoch, size.steps), epoch, said, train.pop("warmup", None))
+    if "ema" in train:
+        train["ema"] = min(train["ema"], round(1 - 1 / max(2.0, AVERAGED * train["steps"]), 4))
     model = dict(zip(SHAPE, size.shape, strict=True))
     return {"model": model, "data": data, "train": train, "decode": {"beam": 5, "alpha": 1.0}}
 

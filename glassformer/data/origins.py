@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -147,13 +146,3 @@ def where_to_get(path: Path) -> str:
         if folder in COLLECTIONS:
             return _("; get it with: glassformer data get {name}", COLLECTIONS[folder])
     return ""
-
-
-def given_origin(config: DataConfig, split: Split) -> Origin | None:
-    """The first file that the configuration names for a split; None where it names nothing."""
-    return next(iter(origins_of(config, split)), None)
-
-
-def absolute(path: Path) -> str:
-    """The same path from anywhere."""
-    return os.path.abspath(path)

@@ -153,7 +153,12 @@ def test_init_speaks_chinese(home: Path, monkeypatch: pytest.MonkeyPatch, capsys
 def test_both_ways_train_the_same_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`train FILE`, and `init FILE` with `train` of what it wrote; the recipe is in the run as ever."""
     small = ["train.steps=2", "model.n_embd=16", "model.n_hidden=16", "model.n_layer=1", "train.device=cpu"]
-    small += ["train.warmup=1", "train.validate_every=2", "train.patience=5"]  # which would follow from the steps
+    small += [
+        "train.warmup=1",
+        "train.validate_every=2",
+        "train.patience=5",
+        "train.ema=0.5",
+    ]  # which would follow from the steps
     assert run_command(["train", "pairs.tsv", *small]) == 0
     assert "pairs.tsv: an encoder-decoder, since it holds pairs" in capsys.readouterr().err
     run_command(["init", "pairs.tsv"])

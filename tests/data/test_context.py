@@ -105,8 +105,8 @@ def test_a_model_with_context_knows_the_pronoun_and_one_without_does_not(tmp_pat
             lines.append("\t".join([source, right, wrong, *opening]) + "\n")
     write(tmp_path / "contrasts.tsv", "".join(lines))
     small = ["model.n_layer=1", "model.n_embd=32", "model.n_head=2", "model.n_hidden=64", "model.dropout=0"]
-    small += ["data.tokenizer=word", "data.batch_tokens=512", "train.steps=900", "train.learning_rate=5e-3"]
-    small += ["train.validate_every=900", "train.save_every=900", "train.warmup=20", "train.label_smoothing=0"]
+    small += ["data.tokenizer=word", "data.batch_tokens=512", "train.steps=300", "train.learning_rate=5e-3"]
+    small += ["train.validate_every=300", "train.save_every=300", "train.warmup=20", "train.label_smoothing=0"]
     shares = {}
     for size in (0, 1):
         made = call(

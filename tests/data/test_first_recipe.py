@@ -72,8 +72,18 @@ def test_a_default_never_warns_of_itself(gpu: bool, words: bool) -> None:
         steps, epoch = recipe.train.steps, max(1.0, pairs * (tokens + words) / recipe.data.batch_tokens)
         assert recipe.train.warmup <= steps / 5 and recipe.train.validate_every <= steps / 2
         assert 10 <= steps / epoch <= 1000 or steps == MOST_STEPS or steps == 100, (pairs, tokens)
+        if recipe.train.ema is not None:
+            assert 1 / (1 - recipe.train.ema) <= steps / 4
         for real in (epoch / 2, epoch, 2 * epoch):  # how many tokens there are is known only roughly
             assert list(schedule_warnings(recipe, real, pairs)) == [], (pairs, tokens)
+
+
+def test_few_steps_are_averaged_over_few() -> None:
+    """Fewer steps, said by a person, shorten the average of the weights, too. Caught: weights half those of the beginning
+    after 300 steps."""
+    for steps, ema in ((2500, 0.998), (300, 0.9833), (60, 0.9167), (2, 0.5)):
+        values = recipe_for_pairs(facts(1000, 10, False), False, {"train.steps": str(steps)})
+        assert values["train"]["ema"] == ema
 
 
 @pytest.mark.parametrize("gpu", [False, True])

@@ -298,7 +298,7 @@ def test_the_file_makes_it_permanent(run: Path, wrong: list[tuple[str, str]], tm
         corrections.append(*pair, "owner")
     corrections.close()
     out = tmp_path / "permanent"
-    settings = ["train.steps=240", "train.warmup=5", "train.learning_rate=5e-3", "train.device=cpu"]
+    settings = ["train.steps=60", "train.warmup=5", "train.learning_rate=5e-3", "train.device=cpu"]
     done = call("train", corrections.path, *settings, "--from", run, "--out", out)
     assert done.returncode == 0, done.stderr
     texts = [source for source, _ in PAIRS]

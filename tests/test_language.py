@@ -191,6 +191,7 @@ def test_every_translation_has_the_names_of_its_sentence() -> None:
             assert names_in(value) <= names_in(key), key
             assert names_in(key) - names_in(value) <= NOT_IN_CHINESE, key
         assert not key or value.count("[bold]") == key.count("[bold]"), key
+        assert not key or value.count("\n") <= key.count("\n"), f"said twice: {key}"
 
 
 @pytest.mark.parametrize("verb", ["", "train", "translate", "generate", "data check", "serve", "sweep"])

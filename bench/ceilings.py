@@ -93,9 +93,9 @@ def verbs() -> dict[str, int]:
     """Our verbs of the command line, and how many options each takes; those of packages beside this are not counted."""
     import typer.main
 
-    from glassformer.cli.verbs import HOME, make_app, tables
+    from glassformer.cli.verbs import VERBS, make_app, name_of
 
-    own = {"data", *(name for verbs in tables()[HOME].values() for name in verbs)}
+    own = {"data", *(name_of(verb) for verbs in VERBS.values() for verb in verbs)}
     commands: Mapping[str, Any] = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
     return {
         name: sum(any(option.startswith("-") for option in parameter.opts) for parameter in command.params)

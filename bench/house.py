@@ -68,7 +68,7 @@ def parameters(function: Function) -> list[ast.arg]:
 
 def is_command(path: str, function: Function) -> bool:
     """Whether its parameters are the options of a command: a person reads them one by one, with help for each."""
-    return path in (f"cli/{function.name}.py", f"{LAB.name}/cli/{function.name}.py")
+    return path.startswith(("cli/", f"{LAB.name}/cli/")) and "\nExample: " in (ast.get_docstring(function) or "")
 
 
 def definitions(node: ast.AST, path: str = "", public: bool = True) -> Iterator[tuple[str, ast.AST, bool]]:
@@ -106,6 +106,8 @@ def figures_of(file: Path) -> Figures:
             continue
         kernel = is_kernel(node)
         length = (node.end_lineno or node.lineno) - node.lineno + 1
+        if is_command(found.path, node):
+            length -= len((ast.get_docstring(node) or "").splitlines())  # the help of its options
         if length > (LONGEST_KERNEL if kernel else LONGEST_FUNCTION):
             found.long_functions[full] = length
         if len(parameters(node)) > (MOST_OF_A_KERNEL if kernel else MOST_PARAMETERS) and not is_command(

@@ -1,4 +1,4 @@
-"""What `glassformer improve` and `glassformer distill` bring on real pairs with planted noise, each step with its interval.
+"""What `glassformer improve` brings on real pairs with planted noise, each step with its interval, and a small student.
 
     python3 bench/improve.py --data DIR --out FOLDER                                # tatoeba/en-de, 20,000 pairs, 30 minutes
     python3 bench/improve.py --data DIR --corpus multi30k --pairs 10000 --out FOLDER --minutes 10 --distill
@@ -78,7 +78,7 @@ def main() -> None:
     print(f"{told}; {found['wall'] / 60:.1f} minutes on {found['facts']['processor']}\n", flush=True)
     print((given.out / "improve" / "improve.md").read_text(encoding="utf-8").partition("\n\n")[2])
     if given.distill:
-        glassformer("distill", found["best"], "--test", test, "--out", given.out / "student")
+        glassformer("improve", found["best"], "--only", "distill", "--test", test, "--out", given.out / "student")
         print((given.out / "student" / "distill.md").read_text(encoding="utf-8").partition("\n\n")[2])
 
 

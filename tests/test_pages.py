@@ -298,9 +298,11 @@ def test_verdicts_are_shown_where_there_are_some(tmp_path: Path, monkeypatch: py
 def test_the_examples_in_help_can_be_typed() -> None:
     """Each verb has one, and it would be understood."""
     from glassformer.cli import data
-    from glassformer.cli.verbs import examples, groups
+    from glassformer.cli.options import describe
+    from glassformer.cli.verbs import groups, name_of
 
-    assert set(examples()) == {name for verbs in groups().values() for name in verbs} | set(data.VERBS)
-    for name, words in examples().items():
+    verbs = {name: verb for group in groups().values() for name, verb in group.items()}
+    for name, verb in (verbs | {name_of(verb): verb for verb in data.VERBS}).items():
+        words = describe(verb).example
         assert name in words.split()[:2]
         assert fault_of(f"glassformer {words}") is None, f"{words}: {fault_of(f'glassformer {words}')}"

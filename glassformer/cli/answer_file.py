@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from io import RawIOBase
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -66,19 +67,16 @@ def sha256_of_input(file: BinaryIO) -> str:
 
 def difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
     """What a job that was begun and one that is asked for differ in, in words."""
-    others = {"verb": _("of another command"), "input": _("of another input file")}
-    others |= dict.fromkeys(("run", "step"), _("of other weights"))
+    others = {"verb": _("of another command"), "input": _("of another input file"), "run": _("of other weights")}
     for key, other in others.items():
         if there.get(key) != wanted.get(key):
             return other
     old, new = there.get("options") or {}, wanted.get("options") or {}
     changed = sorted(k for k in {*old, *new} if old.get(k) != new.get(k)) if isinstance(old, dict) else ["options"]
-    if changed:
-        return _("with another setting of {changed}", ", ".join(changed))
-    return None
+    return _("with another setting of {changed}", ", ".join(changed)) if changed else None
 
 
-def lock(file: BinaryIO, path: Path) -> None:
+def lock(file: RawIOBase, path: Path) -> None:
     """Two jobs that write one file would mix their answers; the second is refused. A kill frees the file."""
     try:
         import fcntl
@@ -102,14 +100,15 @@ class AnswerFile:
         self.digest = hashlib.sha256()
         self.recorded = 0.0
         try:
-            self.file = self.go_on() if resume and os.path.lexists(path) else self.begin()
+            self.file: BinaryIO = self.go_on() if resume and os.path.lexists(path) else self.begin()  # type: ignore[assignment]
         except OSError as error:
             raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
 
-    def begin(self) -> BinaryIO:
+    def begin(self) -> RawIOBase:
         """A new file, once the record says whose it will be; one that is there is never touched, unless it is empty and the
         record says that it was begun so and broken off."""
         record = read_record(self.path)
+        flags = os.O_NOFOLLOW | os.O_APPEND
         if os.path.lexists(self.path):
             empty = self.path.is_file() and not self.path.is_symlink() and self.path.stat().st_size == 0
             if not empty or record is None or record.bytes or record.done:
@@ -117,24 +116,23 @@ class AnswerFile:
                     "{path} is there already; go on with it by --resume, or delete it, or choose another --out",
                     self.path,
                 )
-            file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_NOFOLLOW | os.O_APPEND), "wb", buffering=0)
-            lock(file, self.path)  # type: ignore[arg-type]
-            return file  # type: ignore[return-value]
-        if os.path.lexists(record_of(self.path)) and record is None:
+        elif os.path.lexists(record_of(self.path)) and record is None:
             raise UserError(
                 "{record} is in the way and is not glassformer's; choose another --out", record_of(self.path)
             )
-        self.write_record()
-        file = os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb", buffering=0)
-        lock(file, self.path)  # type: ignore[arg-type]
-        return file  # type: ignore[return-value]
+        else:
+            self.write_record()
+            flags = os.O_CREAT | os.O_EXCL
+        file = os.fdopen(os.open(self.path, os.O_WRONLY | flags, 0o666), "wb", buffering=0)
+        lock(file, self.path)
+        return file
 
-    def go_on(self) -> BinaryIO:
+    def go_on(self) -> RawIOBase:
         """The file of an interrupted job, behind its last whole answer, if it is this very job's."""
         flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
         file = os.fdopen(os.open(self.path, flags), "r+b", buffering=0)
         try:
-            lock(file, self.path)  # type: ignore[arg-type]
+            lock(file, self.path)
             record = read_record(self.path)
             if record is None:
                 raise UserError(
@@ -149,16 +147,16 @@ class AnswerFile:
                     self.path,
                     why,
                 )
-            self.check_answers(file, record)  # type: ignore[arg-type]
+            self.check_answers(file, record)
             self.lines, self.bytes, self.done = record.lines, record.bytes, record.done
             file.truncate(self.bytes)
             file.seek(self.bytes)
         except BaseException:
             file.close()
             raise
-        return file  # type: ignore[return-value]
+        return file
 
-    def check_answers(self, file: BinaryIO, record: AnswerRecord) -> None:
+    def check_answers(self, file: RawIOBase, record: AnswerRecord) -> None:
         """Every byte that is to be kept is one that was written; behind the answers of a job that ended there is nothing."""
         left = record.bytes
         while left > 0 and (block := file.read(min(left, 1 << 20))):

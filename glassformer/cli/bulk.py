@@ -5,34 +5,39 @@ the next, and the answers are written in order, each once. The last digits of a 
 chunks of any other size would, once in a while, give another word; with these the file is that of one process, to the byte. Its
 record (answer_file.py) is that of one process, too: what was broken off is gone on with by any number of them. A chunk whose
 worker dies is given to a new one, a few times.
+
+Ray promises no order, and may answer a chunk twice; both are seen to by `in_order`. The run and the file must lie under the same
+path on every machine of its cluster.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import multiprocessing
 import os
-import stat
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from glassformer.cli.answer_file import AnswerFile
-from glassformer.cli.job import Output, TextJob, Unknown
 from glassformer.cli.line_input import READ, open_lines, read_groups
-from glassformer.cli.lines import Input, Speed, job_facts, reply_into
-from glassformer.errors import ConfigError, UserError
+from glassformer.cli.lines import Input, Output, TextJob, Throughput, Unknown, is_regular, job_facts, reply_into
+from glassformer.errors import ConfigError, UserError, install_hint
 from glassformer.language import _, localized
 from glassformer.screen import say, warn
 
 MOST = 1024  # processes of one machine
 TRIES = 3  # workers that a chunk is given to
 AHEAD = 8  # chunks a worker: no more are answered before the first of them is, so a kill loses no more
+BLOCKS = 4096  # pieces of work that Ray is given, at most
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,8 @@ class BulkRequest:
     run: str
 
 
-Compute = Callable[[BulkRequest, Sequence[Chunk]], Generator[tuple[int, ChunkAnswer]]]
+Numbered = Generator[tuple[int, ChunkAnswer]]
+Compute = Callable[[BulkRequest, Sequence[Chunk]], Numbered]
 """Who answers: chunks in, their numbers and answers out, in any order."""
 
 
@@ -110,29 +116,23 @@ class Answerer:
         except UserError as error:
             return ChunkAnswer(refusal=localized(str(error)))
         except OSError as error:
-            told = _("{file} cannot be read by a worker: {reason}", self.request.file, error.strerror)
-            return ChunkAnswer(refusal=localized(told))
+            refusal = _("{file} cannot be read by a worker: {reason}", self.request.file, error.strerror)
+            return ChunkAnswer(refusal=localized(refusal))
 
     def answer(self, chunk: Chunk, job: TextJob) -> ChunkAnswer:
         """As one process answers the group, but what it says is kept for the process that asked."""
-        done = ChunkAnswer()
-        job.unknown.told, job.unknown.say = False, lambda text: done.notes.append(localized(text))
-        job = replace(job, warn=done.problems.append)
+        answer = ChunkAnswer()
+        job.unknown.told, job.unknown.say = False, lambda text: answer.notes.append(localized(text))
+        job = replace(job, warn=answer.problems.append)
         with self.request.file.open("rb", buffering=0) as file:
             file.seek(chunk.start)
-            left = chunk.stop - chunk.start
 
             def read(size: int) -> bytes:
-                nonlocal left
-                block = file.read(min(size, left))
-                left -= len(block)
-                return block
+                return file.read(min(size, chunk.stop - file.tell()))
 
             for group in read_groups(read, chunk.lines, chunk.lines, promptly=False, before=chunk.before):
-                done.outputs += [
-                    (output.lines, output.tokens, answered) for output, answered in job.reply(group, "line")
-                ]
-        return done
+                answer.outputs += [(output.lines, output.tokens, answered) for output, answered in job.reply(group)]
+        return answer
 
 
 # ---- processes of this machine
@@ -141,7 +141,7 @@ WORKER: list[Answerer] = []
 
 
 def start(request: BulkRequest, threads: int, gpu: str | None) -> None:
-    """In a worker that begins: so many threads, and this GPU."""
+    """In a worker that begins: its number of threads, and its GPU."""
     import torch
 
     from glassformer.runs.runner import leave_with_parent
@@ -159,7 +159,7 @@ def answer_chunk(chunk: Chunk) -> ChunkAnswer:
 
 
 class LocalWorkers:
-    """So many processes, each a pool of one, so that one that dies takes nobody with it. GPUs are given out in turn."""
+    """Processes of this machine, each a pool of one, so that one that dies takes nobody with it. GPUs are given out in turn."""
 
     def __init__(self, jobs: int, device: str) -> None:
         if jobs > MOST:
@@ -178,7 +178,7 @@ class LocalWorkers:
         arguments = (request, threads, names[number % len(names)] if gpus else None)
         return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), start, arguments)
 
-    def __call__(self, request: BulkRequest, chunks: Sequence[Chunk]) -> Generator[tuple[int, ChunkAnswer]]:
+    def __call__(self, request: BulkRequest, chunks: Sequence[Chunk]) -> Numbered:
         """The answers, whichever is there first."""
         pools = {number: self.begin(request, number) for number in range(min(self.jobs, len(chunks)))}
         free, left, tries = list(pools), deque(chunks), Counter[Chunk]()
@@ -208,10 +208,7 @@ class LocalWorkers:
                                 "lines {first:,} to {last:,} of {file}: {tries} worker processes died of them (a kill, "
                                 "or too little memory: try fewer --jobs); the answers before them are kept, and the same "
                                 "command goes on",
-                                chunk.before + 1,
-                                chunk.before + chunk.lines,
-                                request.file,
-                                TRIES,
+                                *(chunk.before + 1, chunk.before + chunk.lines, request.file, TRIES),
                             ) from None
                         pools[number] = self.begin(request, number)
                         left.appendleft(chunk)
@@ -225,10 +222,73 @@ class LocalWorkers:
                 worker.terminate()
 
 
+# ---- a cluster of Ray
+
+
+class RayAnswerer(Answerer):
+    """The same with rows of Ray's: one chunk a batch."""
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
+        """A chunk's number and its answers as JSON."""
+        chunk = Chunk(**{name: int(column[0]) for name, column in batch.items()})
+        return {"number": [chunk.number], "answer": [json.dumps(asdict(super().__call__(chunk)))]}
+
+
+class RayWorkers:
+    """Actors of a cluster: as many as it has GPUs, or cores where it has none, if nobody says how many."""
+
+    def __init__(self, jobs: int | None, device: str) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told of this
+        try:
+            import ray.data  # noqa: F401
+        except ImportError:
+            raise UserError("--ray needs Ray, which is not installed: {command}", install_hint("ray")) from None
+        self.jobs, self.device = jobs, device
+
+    def __call__(self, request: BulkRequest, chunks: Sequence[Chunk]) -> Numbered:
+        """The answers, whichever is there first. Ray is started here, unless RAY_ADDRESS or `ray start` has named a cluster."""
+        import ray
+        import ray.data
+
+        started_here = not ray.is_initialized()
+        try:
+            if started_here:
+                ray.init(include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
+            ray.data.DataContext.get_current().enable_progress_bars = False
+            logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what is wrong is said once, below
+            resources = ray.cluster_resources()
+            unit = "GPU" if self.device != "cpu" and resources.get("GPU") else "CPU"
+            actors = min(self.jobs or int(resources.get(unit, 1)), len(chunks))
+            blocks = min(len(chunks), BLOCKS)
+            data = ray.data.from_items([asdict(chunk) for chunk in chunks], override_num_blocks=blocks)
+            with warnings.catch_warnings():
+                # Ray says that how often a task is tried will have another name in 2.64. By itself it would try for ever.
+                warnings.simplefilter("ignore")
+                answered = data.map_batches(
+                    RayAnswerer,
+                    batch_size=1,
+                    fn_constructor_args=(request,),
+                    compute=ray.data.ActorPoolStrategy(min_size=1, max_size=actors, initial_size=actors),
+                    num_gpus=1 if unit == "GPU" else None,
+                    num_cpus=1 if unit == "CPU" else None,
+                    max_task_retries=TRIES - 1,
+                )
+            for row in answered.iter_rows():
+                yield int(row["number"]), ChunkAnswer(**json.loads(row["answer"]))
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise UserError(
+                "Ray gave up: {reason}; the answers so far are kept, and the same command goes on", reason
+            ) from None
+        finally:
+            if started_here:
+                ray.shutdown()
+
+
 # ---- in order, each once
 
 
-def in_order(answered: Generator[tuple[int, ChunkAnswer]], following: int) -> Generator[ChunkAnswer]:
+def in_order(answered: Numbered, following: int) -> Generator[ChunkAnswer]:
     """Answers by their numbers, from this one on; one that comes twice is taken once."""
     waiting: dict[int, ChunkAnswer] = {}
     with closing(answered):
@@ -251,20 +311,19 @@ def reply_in_bulk(given: Input, make_job: Callable[[], TextJob], compute: Comput
     # Made here, too, so that whatever is wrong is said before anybody is started; its model is let go at once.
     job = replace(make_job(), answer=lambda texts: (), unknown=Unknown(lambda text: []))
     with open_lines(given.file) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        if not is_regular(file):
             raise ConfigError("--jobs and --ray read a file in parts, and {file} is a pipe; use a file", given.file)
         facts = job_facts(job, file)
         chunks = cut(file, max(1, job.batch, job.group))
-        speed, place = Speed(job.verb, os.fstat(file.fileno()).st_size), 0
+    throughput = Throughput(job.verb, facts["input"]["size"])
     answers = AnswerFile(given.out, facts, resume=True)
     left = [chunk for chunk in chunks if chunk.before + chunk.lines > answers.lines]
-    answered = in_order(
-        compute(BulkRequest(given.file.absolute(), make_job, job.run), left), left[0].number if left else 0
-    )
+    request = BulkRequest(given.file.absolute(), make_job, job.run)
+    answered = in_order(compute(request, left), left[0].number if left else 0)
 
     def reply(chunk: Chunk) -> Iterator[tuple[Output, bool]]:
-        nonlocal place
-        answer, place = next(answered), chunk.stop
+        answer = next(answered)
+        throughput.place = chunk.stop
         for problem in answer.problems:
             warn(problem)
         if answer.notes and not job.unknown.told:
@@ -272,7 +331,7 @@ def reply_in_bulk(given: Input, make_job: Callable[[], TextJob], compute: Comput
             say(answer.notes[0])
         return ((Output(lines, tokens), is_answer) for lines, tokens, is_answer in answer.outputs)
 
-    with speed.display, closing(answered):
-        failures = reply_into(answers, chunks, reply, speed, lambda: place)
+    with throughput.display, closing(answered):
+        failures = reply_into(answers, chunks, reply, throughput)
     if failures:
         raise SystemExit(1)

@@ -1,90 +1,31 @@
-"""`glassformer generate`: text that goes on where a prompt ends, by a GPT."""
+"""`glassformer generate`, text that goes on where a prompt ends, by a GPT; and `fill`, `classify` and `tag`: what a BERT reads in
+texts, and writes none."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from glassformer.cli import lines, options, writing
+from glassformer.cli import lines
+from glassformer.cli.translate import (
+    answer_facts,
+    answers_a_text,
+    checked_config,
+    decode_options,
+    make_constraints,
+    writing_job,
+)
 from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from glassformer.config import DecodeConfig
     from glassformer.tasks import Answer, TextConstraints, TextModel
 
 BETWEEN = "-" * 40
-
-
-@dataclass(frozen=True)
-class Writer:
-    """A GPT that is told how to write, and what is shown of its texts."""
-
-    model: TextModel
-    config: DecodeConfig
-    constraints: TextConstraints
-    shows_prompt: bool
-    json: bool
-    unknown: lines.Unknown
-
-    @property
-    def wide(self) -> int:
-        """How many lines of output a prompt takes."""
-        return 1 if self.json else writing.answers_a_text(self.config)
-
-    def output(self, prompt: str, answers: list[Answer]) -> lines.Output:
-        """The texts that go on from one prompt."""
-        tokens = sum(len(answer.ids) for answer in answers)
-        if self.json:
-            facts = [writing.answer_facts(answer) for answer in answers]
-            return lines.Output(
-                [lines.as_line({"prompt": prompt, "answers": facts, **self.unknown.fact(prompt)})], tokens
-            )
-        shown = [(prompt if self.shows_prompt else "") + answer.text for answer in answers]
-        return lines.Output(shown + [""] * (self.wide - len(shown)), tokens)
-
-    def answer(self, prompts: Sequence[str]) -> Iterator[lines.Output]:
-        """The output for each prompt, as it comes."""
-        from glassformer import tasks
-
-        found = tasks.generate_each(self.model, prompts, config=self.config, constraints=self.constraints)
-        return (self.output(prompt, answers) for prompt, answers in zip(prompts, found, strict=True))
-
-    def show_stream(self, prompt: str) -> None:
-        """The text as it comes. What is wrong is said without a beginning of an answer, so the first piece is waited for."""
-        from glassformer import tasks
-
-        self.unknown.tell([prompt])
-        pieces = tasks.stream_generated(self.model, prompt, config=self.config, constraints=self.constraints)
-        first = next(pieces, "")
-        lines.stdout_write((prompt if self.shows_prompt else "") + first)
-        for piece in pieces:
-            lines.stdout_write(piece)
-        lines.stdout_write("\n")
-
-    def show_whole(self, prompts: Sequence[str]) -> None:
-        """Each text as it is, with its line breaks."""
-        self.unknown.tell(prompts)
-        between = "\n" if self.json else f"\n{BETWEEN}\n"
-        lines.stdout_write(between.join(text for output in self.answer(prompts) for text in output.lines) + "\n")
-
-    def job(self, fingerprint: str) -> lines.TextJob:
-        """The job that reads prompts line by line and writes an answer for each, and can be resumed."""
-        options = asdict(self.config) | asdict(self.constraints)
-        return lines.TextJob(
-            "generate",
-            fingerprint,
-            options | {"prompt is shown": self.shows_prompt, "json": self.json},
-            self.answer,
-            self.json,
-            {"answers": []},
-            self.wide,
-            batch=self.config.batch_size or lines.BATCH,
-            group=writing.lines_together(self.config, self.model.device),
-            begins=True,
-            unknown=self.unknown,
-        )
+Reading = tuple[dict[str, Any], str]
+"""What a model that reads says of a text: as JSON has it, and as a line."""
 
 
 def check_stream(one_prompt: bool, as_json: bool, has_terms: bool) -> None:
@@ -97,40 +38,75 @@ def check_stream(one_prompt: bool, as_json: bool, has_terms: bool) -> None:
         raise ConfigError("--stream shows one text as it is written; give one prompt, and no --file or --out")
 
 
-def make_writer(
-    model: TextModel, options: dict[str, Any], constraints: TextConstraints, *, only_new: bool, as_json: bool
-) -> Writer:
-    """The model with what the options ask of it, checked."""
+def make_job(
+    model: TextModel,
+    options: dict[str, Any],
+    constraints: TextConstraints,
+    run: str,
+    *,
+    only_new: bool,
+    as_json: bool,
+) -> lines.TextJob:
+    """How a GPT goes on with prompts; `run`: its fingerprint."""
     from glassformer import tasks
 
     model.require("generate")
     if constraints.terms and not {"temperature", "beam"} & set(options):
         options = options | {"beam": model.recipe.decode.beam or 4}  # terms are met by a search
-    config = tasks.decode_settings(model, **options)
-    tasks.check_constraints(model, constraints, config)
+    config = checked_config(model, options, constraints)
     unknown = lines.Unknown(lambda prompt: tasks.unknown(model, prompt))
-    return Writer(model, config, constraints, not only_new and model.kind != "gpt on pairs", as_json, unknown)
+    shows_prompt = not only_new and model.kind != "gpt on pairs"
+
+    def output(prompt: str, answers: list[Answer]) -> lines.Output:
+        tokens = sum(len(answer.ids) for answer in answers)
+        if as_json:
+            facts = [answer_facts(answer) for answer in answers]
+            return lines.Output([lines.as_line({"prompt": prompt, "answers": facts, **unknown.fact(prompt)})], tokens)
+        shown = [(prompt if shows_prompt else "") + answer.text for answer in answers]
+        return lines.Output(shown + [""] * (answers_a_text(config) - len(shown)), tokens)
+
+    def answer(prompts: Sequence[str]) -> Iterator[lines.Output]:
+        return map(output, prompts, tasks.generate_each(model, prompts, config=config, constraints=constraints))
+
+    said = asdict(config) | asdict(constraints) | {"prompt is shown": shows_prompt, "json": as_json}
+    how: dict[str, Any] = {"run": run, "options": said, "answer": answer, "unknown": unknown, "begins": True}
+    return writing_job("generate", model, config, as_json, **how)
 
 
-@options.documented
-@options.takes_decoding
+def show_stream(
+    model: TextModel, prompt: str, job: lines.TextJob, options: dict[str, Any], constraints: TextConstraints
+) -> None:
+    """The text as it comes. What is wrong is said without a beginning of an answer, so the first piece is waited for."""
+    from glassformer import tasks
+
+    job.unknown.tell([prompt])
+    config = checked_config(model, options, constraints)
+    pieces = tasks.stream_generated(model, prompt, config=config, constraints=constraints)
+    first = next(pieces, "")
+    lines.stdout_write((prompt if job.options["prompt is shown"] else "") + first)
+    for piece in pieces:
+        lines.stdout_write(piece)
+    lines.stdout_write("\n")
+
+
 def generate(
-    run: options.Run,
+    run: Path,
     texts: list[str] | None = None,
+    *,
     prompt: str | None = None,
-    file: options.InputFile = None,
-    out: options.OutputFile = None,
-    resume: options.Resume = False,
+    file: Path | None = None,
+    out: Path | None = None,
+    resume: bool = False,
     stream: bool = False,
     only_new: bool = False,
-    as_json: options.AsJson = False,
-    term: options.Terms = None,
-    prefix: options.Prefix = "",
-    ban: options.Banned = None,
-    stop: options.Stops = None,
-    settings: options.Settings = None,
-    device: options.Device = "auto",
-    step: options.Step = None,
+    as_json: bool = False,
+    term: list[str] | None = None,
+    prefix: str = "",
+    ban: list[str] | None = None,
+    stop: list[str] | None = None,
+    settings: list[str] | None = None,
+    device: str = "auto",
+    step: int | None = None,
     **decoding: Any,
 ) -> None:
     """Continue prompts, or each line of stdin or of a file. Tokens are drawn, unless --temperature 0 or --beam asks for a
@@ -138,14 +114,22 @@ def generate(
 
     Prompts of the command line are answered with their text as it is; for lines there is a line each, in order (with
     --num-samples N or --n-best N there are N), in which a line break is written as \\n.
+
+    Example: generate runs/stdlib-gpt "def read(" --temperature 0.8
+
+    texts (PROMPT): Prompts; without any, lines of stdin, or else a document begins.
+    prompt: A prompt, as if it stood behind the run.
+    stream: Show the text as it is written.
+    only_new: Leave the prompt out of what is shown.
+    as_json (--json): A JSON object for each text.
     """
-    options = writing.decode_options(decoding, settings)
+    options = decode_options(decoding, settings)
     prompts = [*([] if prompt is None else [prompt]), *(texts or [])]
     given = lines.Input(prompts, file, out, resume)
     given.check()
     if stream:
         check_stream(file is None and out is None and len(prompts) <= 1, as_json, bool(term))
-    constraints = writing.make_constraints(term, None, prefix, ban, stop)
+    constraints = make_constraints(term, None, prefix, ban, stop)
     if constraints.glossary:
         raise ConfigError("--term WORD=TERM is for translations; a GPT is given the terms alone")
 
@@ -155,10 +139,150 @@ def generate(
     for text in prompts:
         tasks.check_text(text)
     model = load(run, device=device, step=step)
-    writer = make_writer(model, options, constraints, only_new=only_new, as_json=as_json)
+    fingerprint = lines.run_fingerprint(run, step) if out is not None else ""
+    job = make_job(model, options, constraints, fingerprint, only_new=only_new, as_json=as_json)
     if stream:
-        writer.show_stream(prompts[0] if prompts else "")
+        show_stream(model, prompts[0] if prompts else "", job, options, constraints)
     elif file is None and out is None and (prompts or sys.stdin is None or sys.stdin.isatty()):
-        writer.show_whole(prompts or [""])
+        prompts = prompts or [""]
+        job.unknown.tell(prompts)
+        between = "\n" if as_json else f"\n{BETWEEN}\n"
+        lines.stdout_write(between.join(text for output in job.answer(prompts) for text in output.lines) + "\n")
     else:
-        lines.reply(given, writer.job(lines.run_fingerprint(run, step) if out is not None else ""))
+        lines.reply(given, job)
+
+
+# ---- models that read
+
+
+def reply_by_reading(
+    verb: Literal["fill", "classify", "tag"],
+    run: Path,
+    given: lines.Input,
+    answers: Callable[[Any, Sequence[str]], Iterable[Reading]],
+    nothing: dict[str, Any],
+    *,
+    device: str,
+    step: int | None,
+    batch_size: int | None = None,
+    **options: Any,
+) -> None:
+    """The whole of a verb whose model reads and writes no text: `answers` gives, for a model and texts, each text's `Reading`."""
+    given.check()
+    lines.check_counts(top=options.get("top"), batch_size=batch_size)
+
+    from glassformer import tasks
+    from glassformer.api import load
+
+    model = load(run, device=device, step=step)
+    model.require(verb)
+    as_json, unknown = options["json"], lines.Unknown(lambda text: tasks.unknown(model, text))
+
+    def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
+        for text, (facts, line) in zip(texts, answers(model, texts), strict=True):
+            shown = lines.as_line({"source": text, **facts, **unknown.fact(text)}) if as_json else line
+            yield lines.Output([shown])
+
+    batch = batch_size or lines.BATCH
+    fingerprint = lines.run_fingerprint(run, step) if given.out is not None else ""
+    how: dict[str, Any] = {"batch": batch, "group": 8 * batch, "escape": lines.escaped, "unknown": unknown}
+    lines.reply(given, lines.TextJob(verb, fingerprint, options, answer, as_json, nothing, **how))
+
+
+def fill(
+    run: Path,
+    texts: list[str] | None = None,
+    *,
+    file: Path | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    top: int = 1,
+    as_json: bool = False,
+    batch_size: int | None = None,
+    device: str = "auto",
+    step: int | None = None,
+) -> None:
+    """Fill in texts, or each line of stdin or of a file: \\[MASK] or ___ stands for a word.
+
+    A line for each line: the text with the likeliest words; with --top above 1, then a tab and the likeliest words and
+    their probabilities for each mask. A line break that was found behind a mask is written as \\n.
+
+    Example: fill runs/stdlib-bert "import ___" --top 3
+
+    top: The number of words for each mask, the likeliest first.
+    as_json (--json): A JSON object for each text.
+    """
+
+    def answers(model: Any, texts: Sequence[str]) -> Iterator[Reading]:
+        from glassformer import tasks
+
+        for filled in tasks.fill(model, texts, top=top):
+            masks = [", ".join(f"{w.label.strip(' ')} {w.probability:.3f}" for w in mask) for mask in filled.masks]
+            yield asdict(filled), "\t".join([filled.text, *(masks if top > 1 else [])])
+
+    given, how = lines.Input(texts, file, out, resume), {"device": device, "step": step, "batch_size": batch_size}
+    reply_by_reading("fill", run, given, answers, {"masks": []}, top=top, json=as_json, **how)  # type: ignore[arg-type]
+
+
+def classify(
+    run: Path,
+    texts: list[str] | None = None,
+    *,
+    file: Path | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    top: int = 1,
+    as_json: bool = False,
+    batch_size: int | None = None,
+    device: str = "auto",
+    step: int | None = None,
+) -> None:
+    """Classify texts, or each line of stdin or of a file: a label, a tab and its probability for each.
+
+    Example: classify runs/languages "Spanien und Dänemark"
+
+    top: The number of labels, the likeliest first.
+    as_json (--json): A JSON object for each text.
+    """
+
+    def answers(model: Any, texts: Sequence[str]) -> Iterator[Reading]:
+        from glassformer import tasks
+
+        for labels in tasks.classify(model, texts):
+            best = labels[:top]
+            line = "\t".join(f"{label.label}\t{label.probability:.4f}" for label in best)
+            yield {"labels": [asdict(label) for label in best]}, line
+
+    given, how = lines.Input(texts, file, out, resume), {"device": device, "step": step, "batch_size": batch_size}
+    reply_by_reading("classify", run, given, answers, {"labels": []}, top=top, json=as_json, **how)  # type: ignore[arg-type]
+
+
+def tag(
+    run: Path,
+    texts: list[str] | None = None,
+    *,
+    file: Path | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    as_json: bool = False,
+    batch_size: int | None = None,
+    device: str = "auto",
+    step: int | None = None,
+) -> None:
+    """Tag the words of texts, or of each line of stdin or of a file: word/LABEL word/LABEL for each.
+
+    Words are cut at spaces; for a run on the built-in date-parts, as its training lines were.
+
+    Example: tag runs/date-parts "3 mai 1979"
+
+    as_json (--json): A JSON object for each text.
+    """
+
+    def answers(model: Any, texts: Sequence[str]) -> Iterator[Reading]:
+        from glassformer import tasks
+
+        for words in tasks.tag(model, list(texts)):
+            yield {"words": [asdict(word) for word in words]}, " ".join(f"{w.word}/{w.label}" for w in words)
+
+    given, how = lines.Input(texts, file, out, resume), {"device": device, "step": step, "batch_size": batch_size}
+    reply_by_reading("tag", run, given, answers, {"words": []}, json=as_json, **how)  # type: ignore[arg-type]

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.cli import options
 from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, not_among, read_recipe, recipe_names
 from glassformer.config.recipe import apply_overrides
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, UserError
 from glassformer.language import _, localized
 from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, short, table_console
 
@@ -176,20 +175,36 @@ def show_presets() -> None:
     console.print(_('\nIn a recipe: [model] preset = "NAME"; the table of one: glassformer info NAME'))
 
 
-@options.documented
 def info(
     name: str | None = None,
     overrides: list[str] | None = None,
+    *,
     context: int | None = None,
     settings: bool = False,
     presets: bool = False,
     machine: bool = False,
     taps: bool = False,
+    tokenize: list[str] | None = None,
+    ids: list[str] | None = None,
+    side: str = "source",
 ) -> None:
     """The model as a table: each part, its shape and its parameters; what a token costs to read and to learn from.
 
     With --settings, what can be set in a recipe; with --presets, the named sizes; with --machine, this machine; with --taps,
-    what can be seen inside.
+    what can be seen inside; with --tokenize, how a run's tokenizer cuts a text.
+
+    Example: info transformer-base
+
+    name: A preset, a recipe, a .toml file or a run; with --settings a part, or part.name.
+    context: Length of a row; by default the model's block_size.
+    settings: Every setting, its default and what it does; with model, data, train or decode, those of that part.
+    presets: The named sizes of models.
+    machine: What this machine has, and which fast paths were chosen on it.
+    taps: Every activation of the model that can be seen or changed: name and shape.
+    tokenize (TEXT): The pieces of this text with | between, a tab and their ids, by a run's tokenizer or a tokenizer.json.
+        Repeatable.
+    ids (IDS): The text of these ids, such as '5 8 2'. Repeatable.
+    side: The vocabulary of --tokenize and --ids, where a run has two: source or target.
     """
     if settings:
         show_settings([*([] if name is None else [name]), *(overrides or [])])
@@ -201,10 +216,33 @@ def info(
         raise ConfigError(
             "say what to look at: a preset, a recipe, a .toml file or a run; or --settings, --presets, --machine"
         )
+    elif tokenize or ids:
+        show_tokens(Path(name), tokenize or [], ids or [], side)
     elif taps:
         show_taps(name, overrides or [])
     else:
         show_model(name, overrides or [], context)
+
+
+def show_tokens(path: Path, texts: Sequence[str], ids: Sequence[str], side: str) -> None:
+    """How a tokenizer cuts texts, and the texts of ids. Control tokens (BOS, EOS) are the model's and not shown."""
+    if side not in ("source", "target"):
+        raise ConfigError("--side is source or target, not {side!r}", side)
+    from glassformer.cli.lines import escaped, stdout_write
+    from glassformer.runs.folder import RunFolder
+    from glassformer.text.imported import load_tokenizer
+
+    tokenizer = getattr(RunFolder.open(path).tokenizers, side) if path.is_dir() else load_tokenizer(path)
+    for text in texts:
+        cut = tokenizer.encode(text)
+        pieces = escaped("|".join(tokenizer.pieces(cut)).replace("\t", "\\t"))
+        stdout_write(f"{pieces}\t{' '.join(map(str, cut))}\n")
+    for text in ids:
+        try:
+            numbers = [int(word) for word in text.replace(",", " ").split()]
+        except ValueError:
+            raise UserError("--ids takes ids, such as 5 8 2, not {text!r}", text) from None
+        stdout_write(escaped(tokenizer.decode(numbers)) + "\n")
 
 
 def show_taps(name: str, overrides: list[str]) -> None:

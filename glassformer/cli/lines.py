@@ -6,32 +6,155 @@ person who types gets an answer to each line. A line that cannot be answered cos
 answer; the others are answered all the same, and the exit code is 1.
 
 A model that writes is given many lines at a time, through the driver of decode/, and gives each answer as soon as it and those
-before it are found. Answers can go into a file. What was interrupted is gone on with by `--resume` (answer_file.py); groups
+before it are there. Answers can go into a file. What was interrupted is gone on with by `--resume` (answer_file.py); groups
 of lines begin at fixed places, so the answers are those of a job that was never interrupted.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_input
-from glassformer.cli.job import BATCH, Output, TextJob, Unknown, as_line, escaped
 from glassformer.cli.line_input import Line, check_line, open_lines, read_groups
 from glassformer.errors import ConfigError, UserError
-from glassformer.language import _
-from glassformer.screen import Progress, say
+from glassformer.language import _, localized
+from glassformer.screen import Progress, say, warn
 
 G = TypeVar("G", bound=Sized)  # a group of lines, or what stands for one
-Read = tuple[dict[str, Any], str]  # what a model that reads found in a text: as JSON has it, and as a line
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+BATCH = 32
+"""Texts at a time for a model that reads, where nobody says otherwise."""
+SHOWN = 5  # pieces that are named of those no vocabulary has
 SOON = 0.2  # seconds that an answer waits for others, to be written with them
+
+# ---- a job: how one verb answers
+
+
+def as_line(facts: dict[str, Any]) -> str:
+    """Facts as a line of JSON."""
+    return json.dumps(facts, ensure_ascii=False)
+
+
+def escaped(text: str) -> str:
+    """The text in one line: line breaks and other control characters are written as Python writes them, \\n and so on."""
+    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+@dataclass(slots=True)  # not frozen: one is made for every line of a file
+class Output:
+    """The answer to one text: its lines, and how many tokens were written for it."""
+
+    lines: list[str]
+    tokens: int = 0
+
+
+Replies = Iterable[tuple[Output, bool]]
+"""What each line of a group gets, and whether it is an answer."""
+
+
+@dataclass
+class Unknown:
+    """What of the texts is not in the model's vocabulary: `pieces` finds it in one. It is told once a command, of the first texts
+    that have any, and stands in the JSON of each."""
+
+    pieces: Callable[[str], list[str]]
+    told: bool = False
+    say: Callable[[str], None] = say
+
+    def tell(self, texts: Iterable[str]) -> None:
+        """Say it of the first few pieces, unless it was said already."""
+        if self.told or not (pieces := list(dict.fromkeys(piece for text in texts for piece in self.pieces(text)))):
+            return
+        self.told = True
+        shown = ", ".join(repr(piece) for piece in pieces[:SHOWN])
+        sentence = _("not in this model's vocabulary, and read as unknown: {shown}", shown)
+        if (more := len(pieces) - SHOWN) > 0:
+            sentence = _("{told} and {more:,} more", sentence, more)
+        if any(piece != piece.lower() and not self.pieces(piece.lower()) for piece in pieces):
+            sentence = _(
+                "{told}; in small letters it is known: a run trained with data.lowercase=true reads both alike",
+                sentence,
+            )
+        self.say(sentence)
+
+    def fact(self, text: str) -> dict[str, Any]:
+        """The field of a text's JSON, where there is anything to tell."""
+        return {"unknown": pieces} if (pieces := self.pieces(text)) else {}
+
+
+@dataclass(frozen=True)
+class TextJob:
+    """How texts are answered. `answer` gives for each text its lines of output, `wide` of them; in JSON, the answer to a
+    blank line is its source and `nothing`, and the answer to one that cannot be answered is the reason. `verb`, `run` (a
+    fingerprint) and `options` are all that an answer depends on, besides its text."""
+
+    verb: str
+    run: str
+    options: dict[str, Any]
+    answer: Callable[[Sequence[str]], Iterable[Output]]
+    as_json: bool
+    nothing: dict[str, Any]
+    wide: int = 1
+    batch: int = BATCH
+    group: int = 8 * BATCH  # lines that are answered together, at most
+    begins: bool = False  # without a text, one begins
+    escape: Callable[[str], str] = str  # of an argument's answer; lines of a file have no line breaks in them
+    unknown: Unknown = field(default_factory=lambda: Unknown(lambda text: []))
+    warn: Callable[[str], None] = warn
+
+    def blank(self, text: str) -> Output:
+        """The answer to a text in which there is nothing."""
+        return Output([as_line({"source": text, **self.nothing})] if self.as_json else [text] * self.wide)
+
+    def failed(self, problem: str) -> Output:
+        """What stands in the place of an answer that could not be given."""
+        return Output([as_line({"error": problem})] if self.as_json else [""] * self.wide)
+
+    def answers(self, texts: Sequence[str]) -> Iterator[Output]:
+        """The answers as they come; nothing is begun before the first is asked for."""
+        yield from self.answer(texts) if texts else ()
+
+    def reply(self, lines: Sequence[Line], called: str = "line") -> Iterator[tuple[Output, bool]]:
+        """The output for each line, as it comes, and whether it is an answer."""
+        begins = self.begins and len(lines) == 1
+        texts = [line.text for line in lines if line.problem is None and (begins or not line.blank)]
+        self.unknown.tell(texts)
+        together = self.answers(texts)
+        for line in lines:
+            problem = line.problem
+            if problem is None and line.blank and not begins:
+                yield self.blank(line.text), True
+                continue
+            # Where one cannot be answered, `together` ends; then each is asked alone, and it shows which one it was.
+            for answers in () if problem else (together, self.answers([line.text])):
+                try:
+                    output = next(answers, None)
+                except ConfigError:
+                    raise  # it is the command that is wrong, and no text
+                except UserError as error:
+                    problem = str(error)
+                else:
+                    if output is not None:
+                        problem = None
+                        yield output, True
+                        break
+            if problem is not None:
+                self.warn(f"glassformer: {called} {line.number}: {localized(problem)}")
+                yield self.failed(problem), False
+
+
+# ---- where texts come from and answers go
 
 
 @dataclass(frozen=True)
@@ -54,7 +177,7 @@ class Input:
 
 
 def run_fingerprint(run: Path, step: int | None) -> str:
-    """Of all that a run's answers depend on: its weights (by their checksums), tokenizers and labels."""
+    """A checksum of all that a run's answers depend on: its weights (by their checksums), tokenizers and labels."""
     from glassformer.runs.folder import RunFolder
 
     folder = RunFolder.open(run)
@@ -86,29 +209,86 @@ def stdout_write(text: str) -> None:
         raise SystemExit(0) from None
 
 
-class Speed:
-    """Lines and tokens a second, on the display."""
+class Throughput:
+    """Lines and tokens a second, on the display; `place` is how far the input has been read, in bytes."""
 
     def __init__(self, verb: str, size: int) -> None:
         self.display = Progress(verb, size)
         self.began = time.monotonic()
-        self.lines = self.tokens = 0
+        self.lines = self.tokens = self.place = 0
 
-    def advance(self, outputs: Sequence[Output], place: int) -> None:
-        """So many answers more; `place` is how far the input has been read, in bytes."""
+    def advance(self, outputs: Sequence[Output]) -> None:
+        """Count these answers and show it."""
         self.lines += len(outputs)
         self.tokens += sum(output.tokens for output in outputs)
-        spent = max(1e-9, time.monotonic() - self.began)
-        facts = f"{self.lines:,} lines  {self.lines / spent:,.1f} lines/s"
-        facts += f"  {self.tokens / spent:,.0f} tokens/s" if self.tokens else ""
-        self.display.update(place, facts)
+        seconds = max(1e-9, time.monotonic() - self.began)
+        facts = f"{self.lines:,} lines  {self.lines / seconds:,.1f} lines/s"
+        facts += f"  {self.tokens / seconds:,.0f} tokens/s" if self.tokens else ""
+        self.display.update(self.place, facts)
+
+
+@dataclass
+class Source:
+    """Groups of lines, as they are read: from a file (with the display of how far it is), from stdin or from arguments."""
+
+    groups: Iterable[list[Line]]
+    facts: dict[str, Any]  # what its answers depend on, as far as it can be known
+    throughput: Throughput | None = None
+    escape: Callable[[str], str] = escaped
+    called: str = "line"
+
+
+def job_facts(job: TextJob, file: BinaryIO) -> dict[str, Any]:
+    """What an answer file is the answer to. A pipe cannot be read twice, so nothing is known of it."""
+    facts = {"verb": job.verb, "run": job.run, "options": job.options | {"lines a text": job.wide}}
+    if is_regular(file):
+        facts["input"] = {"sha256": sha256_of_input(file), "size": os.fstat(file.fileno()).st_size}
+    return facts
+
+
+def is_regular(file: BinaryIO) -> bool:
+    """Whether it can be read again from its beginning."""
+    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+
+
+def file_source(given: Input, job: TextJob, file: BinaryIO) -> Source:
+    """The lines of a file or of a pipe."""
+    if given.resume and not is_regular(file):
+        raise ConfigError("--resume reads its input again from the start, and {file} is a pipe; use a file", given.file)
+    throughput = Throughput(job.verb, os.fstat(file.fileno()).st_size)
+
+    def read(size: int) -> bytes:
+        block = file.read(size)
+        throughput.place += len(block)
+        return block
+
+    facts = {} if given.out is None else job_facts(job, file)
+    return Source(read_groups(read, job.batch, job.group, promptly=False), facts, throughput)
+
+
+def or_one_empty_line(groups: Iterator[list[Line]]) -> Iterator[list[Line]]:
+    """The groups, or a single empty text where there is not one line."""
+    yield next(groups, [Line(1, "")])
+    yield from groups
+
+
+def stdin_source(job: TextJob) -> Source:
+    """The lines of stdin, each as soon as it is typed."""
+    if sys.stdin is None:
+        raise UserError("there is no stdin to read texts from; give texts, or --file")
+    if sys.stdin.isatty():
+        say(_("one text a line; end with Ctrl-D"))
+    descriptor = sys.stdin.fileno()
+    groups = read_groups(lambda size: os.read(descriptor, size), job.batch, job.group, promptly=True)
+    return Source(or_one_empty_line(groups) if job.begins else groups, {"verb": job.verb})
 
 
 def reply_to_groups(
     groups: Iterable[G],
-    reply: Callable[[G], Iterable[tuple[Output, bool]]],
+    reply: Callable[[G], Replies],
     write: Callable[[str, int], None],
-    after: Callable[[list[Output]], None] = lambda outputs: None,
+    throughput: Throughput | None = None,
+    escape: Callable[[str], str] = escaped,
     skip: int = 0,
 ) -> int:
     """Answers lines and writes the answers as they come; how many lines could not be answered. The first `skip` lines have
@@ -119,18 +299,18 @@ def reply_to_groups(
         if skip >= len(group):
             skip -= len(group)
             continue
-        replies = reply(group)
         waiting: list[Output] = []
         written = time.monotonic()
 
         def flush() -> None:
             nonlocal waiting, written
             if waiting:
-                write("".join(escaped(text) + "\n" for one in waiting for text in one.lines), len(waiting))
-                after(waiting)
+                write("".join(escape(text) + "\n" for output in waiting for text in output.lines), len(waiting))
+                if throughput is not None:
+                    throughput.advance(waiting)
             waiting, written = [], time.monotonic()
 
-        for output, answered in replies:
+        for output, answered in reply(group):
             if skip:
                 skip -= 1
                 continue
@@ -142,50 +322,13 @@ def reply_to_groups(
     return failures
 
 
-def job_facts(job: TextJob, file: Any) -> dict[str, Any]:
-    """What an answer file is the answer to. A pipe cannot be read twice, so nothing is known of it."""
-    facts = {"verb": job.verb, "run": job.run, "options": job.options | {"lines a text": job.wide}}
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        facts["input"] = {"sha256": sha256_of_input(file), "size": os.fstat(file.fileno()).st_size}
-    return facts
-
-
-def reply_to_file(given: Input, job: TextJob) -> int:
-    """A file's lines, to stdout or into a file."""
-    assert given.file is not None
-    with open_lines(given.file) as file:
-        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-        if given.resume and not regular:
-            raise ConfigError(
-                "--resume reads its input again from the start, and {file} is a pipe; use a file", given.file
-            )
-        speed = Speed(job.verb, os.fstat(file.fileno()).st_size)
-        place = 0
-
-        def read(size: int) -> bytes:
-            nonlocal place
-            block = file.read(size)
-            place += len(block)
-            return block
-
-        groups = read_groups(read, job.batch, job.group, promptly=False)
-        with speed.display:
-            if given.out is None:
-                return reply_to_groups(
-                    groups, job.reply, lambda text, _: stdout_write(text), lambda o: speed.advance(o, place)
-                )
-            answers = AnswerFile(given.out, job_facts(job, file), resume=given.resume)
-            return reply_into(answers, groups, job.reply, speed, lambda: place)
-
-
 def reply_into(
     answers: AnswerFile,
     groups: Iterable[G],
-    reply: Callable[[G], Iterable[tuple[Output, bool]]],
-    speed: Speed | None = None,
-    place: Callable[[], int] = lambda: 0,
+    reply: Callable[[G], Replies],
+    throughput: Throughput | None = None,
 ) -> int:
-    """Answers into a file, after those that are there already."""
+    """Answers into a file, after those that are there already; how many lines could not be answered."""
     with answers:
         if answers.done:
             say(_("{answers} is complete: all {lines:,} lines were answered already", answers.path, answers.lines))
@@ -193,13 +336,7 @@ def reply_into(
         if answers.lines:
             say(_("going on after line {lines:,}", answers.lines))
         try:
-            return reply_to_groups(
-                groups,
-                reply,
-                answers.write,
-                lambda outputs: None if speed is None else speed.advance(outputs, place()),
-                skip=answers.lines,
-            )
+            return reply_to_groups(groups, reply, answers.write, throughput, skip=answers.lines)
         except OSError as error:
             raise UserError(
                 "{filename} cannot be written: {reason}; {lines:,} answers are there, and --resume goes on with them",
@@ -209,78 +346,34 @@ def reply_into(
             ) from None
 
 
-def reply_by_reading(
-    verb: Literal["classify", "fill", "tag"],
-    run: Path,
-    given: Input,
-    answers: Callable[[Any, Sequence[str]], Iterable[Read]],
-    options: dict[str, Any],
-    nothing: dict[str, Any],
-    batch_size: int | None,
-    device: str,
-    step: int | None,
-) -> None:
-    """The whole of a verb whose model reads and writes no text: `answers` gives, for a model and texts, each text's `Read`."""
-    given.check()
-    check_counts(top=options.get("top"), batch_size=batch_size)
-
-    from glassformer import tasks
-    from glassformer.api import load
-
-    model = load(run, device=device, step=step)
-    model.require(verb)
-    unknown = Unknown(lambda text: tasks.unknown(model, text))
-
-    def answer(texts: Sequence[str]) -> Iterator[Output]:
-        for text, (facts, line) in zip(texts, answers(model, texts), strict=True):
-            yield Output([as_line({"source": text, **facts, **unknown.fact(text)}) if options["json"] else line])
-
-    batch, is_of = batch_size or BATCH, run_fingerprint(run, step) if given.out is not None else ""
-    how: dict[str, Any] = {"batch": batch, "group": 8 * batch, "escape": escaped, "unknown": unknown}
-    reply(given, TextJob(verb, is_of, options, answer, options["json"], nothing, **how))
-
-
-def or_a_beginning(groups: Iterator[list[Line]]) -> Iterator[list[Line]]:
-    """The groups, or a single empty text where there is not one line."""
-    first = next(groups, None)
-    if first is None:
-        yield [Line(1, "")]
-    else:
-        yield first
-        yield from groups
-
-
 def reply(given: Input, job: TextJob) -> None:
-    """Answer what was asked, from wherever it comes."""
+    """Answer what was asked, from wherever it comes to wherever it goes."""
     given.check()
     if given.file is not None:
         from glassformer.decode.generate import full_collections_wait
 
-        with full_collections_wait():
-            failures = reply_to_file(given, job)
+        with open_lines(given.file) as file, full_collections_wait():
+            failures = reply_to_source(given, job, file_source(given, job, file))
     elif given.texts:
         group = [check_line(text, number) for number, text in enumerate(given.texts, 1)]
-        if given.out is None:
-            found = list(job.reply(group, "text"))
-            stdout_write("".join(job.escape(text) + "\n" for output, _answered in found for text in output.lines))
-            failures = sum(not answered for _output, answered in found)
-        else:
-            failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), [group], job.reply)
+        escape = job.escape if given.out is None else escaped
+        failures = reply_to_source(given, job, Source([group], {"verb": job.verb}, escape=escape, called="text"))
     else:
-        if sys.stdin is None:
-            raise UserError("there is no stdin to read texts from; give texts, or --file")
-        if sys.stdin.isatty():
-            say(_("one text a line; end with Ctrl-D"))
-        descriptor = sys.stdin.fileno()
-        groups = read_groups(lambda size: os.read(descriptor, size), job.batch, job.group, promptly=True)
-        if job.begins:
-            groups = or_a_beginning(groups)
-        if given.out is None:
-            failures = reply_to_groups(groups, job.reply, lambda text, _: stdout_write(text))
-        else:
-            failures = reply_into(AnswerFile(given.out, {"verb": job.verb}, resume=False), groups, job.reply)
+        failures = reply_to_source(given, job, stdin_source(job))
     if failures:
         raise SystemExit(1)
 
 
-__all__ = ["BATCH", "Input", "Output", "TextJob", "Unknown", "as_line", "escaped", "reply", "stdout_write"]
+def reply_to_source(given: Input, job: TextJob, source: Source) -> int:
+    """Answers to stdout or into a file; how many lines could not be answered."""
+
+    def answered(group: list[Line]) -> Replies:
+        return job.reply(group, source.called)
+
+    with source.throughput.display if source.throughput is not None else nullcontext():
+        if given.out is not None:
+            answers = AnswerFile(given.out, source.facts, resume=given.resume)
+            return reply_into(answers, source.groups, answered, source.throughput)
+        return reply_to_groups(
+            source.groups, answered, lambda text, count: stdout_write(text), source.throughput, source.escape
+        )

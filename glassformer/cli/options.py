@@ -1,106 +1,201 @@
-"""Options that several verbs take, each with its help once. Those that a single verb takes are told by options.toml.
+"""From a function to a verb of the command line: its signature and its docstring are its options and their help.
 
-Of decoding, what is in common use has a name of its own (`NAMED`); type and help are the setting's (`DecodeConfig`). Every other
-setting of `[decode]` is reached by `--set name=value`.
+What stands before the `*` of a signature are arguments, what stands behind it are options; a switch that is off by default has no
+`--no-` beside it. The last paragraph of the docstring has a line for each of them,
+
+    parameter (--name or METAVAR): its help
+
+and one that several verbs have stands in `SHARED` once. `Example:` is the foot of the help. Of decoding, what is in common use
+has an option of its own (`NAMED`), whose type and help are the setting's; every other one is reached by `--set name=value`.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import tomllib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import typer
 
-from glassformer.config import DecodeConfig
+from glassformer.config import PARTS, DecodeConfig, recipe_names
 from glassformer.config.fields import type_hints
+from glassformer.language import _
+from glassformer.screen import be_quiet
 
-F = TypeVar("F", bound=Callable[..., Any])
+SHARED = """
+run: A run folder.
+texts (TEXT): Texts; without any, lines of stdin.
+overrides ([KEY.SUB=VALUE]...): Changes, such as train.steps=200.
+file: A file with a text a line.
+out: A new file for the answers, line by line.
+resume: With --file and --out: go on with an interrupted job.
+as_json (--json): One JSON object on stdout.
+batch_size: Texts answered at a time.
+settings (NAME=VALUE --set): Any other setting of decode, such as alpha=1.
+term: Must appear in the answer; WORD=TERM: where the text has WORD. Repeatable.
+prefix: The answer begins so.
+ban: Must not appear. Repeatable.
+stop: The answer ends before this. Repeatable.
+ensemble: Answer with this run as well, by the mean of their probabilities; may be repeated.
+task: Files: pairs, text, classify or tag; guessed if not said.
+source_field: CSV, JSON, Parquet: the field of the source.
+target_field: The field of the target.
+device: auto (CUDA where there is one), cpu, cuda or mps (Apple's, not tested).
+step: Use the checkpoint of this step.
+quiet (--quiet -q): Say nothing but what was asked for and what goes wrong.
+"""
+NAMED = {
+    "translate": ("beam", "n_best", "max_new_tokens", "batch_size", "engine"),
+    "generate": (
+        *("temperature", "top_k", "top_p", "num_samples", "seed", "beam", "n_best"),
+        *("max_new_tokens", "batch_size", "engine"),
+    ),
+}
+"""Of the verbs that write, the settings of decoding that are options."""
+PANELS = {
+    _("Lines of a file"): ("file", "out", "resume", "jobs", "ray"),
+    _("What an answer holds"): ("term", "glossary", "prefix", "ban", "stop"),
+    _("Decoding"): (*NAMED["translate"], *NAMED["generate"], "settings", "ensemble", "device", "step"),
+}
+"""Headings for the options of a verb that has many."""
+MANY = 15
+PARAMETER = re.compile(r"^(\w+)(?: \(([^)]+)\))?: ", re.MULTILINE)
 
+# ---- what the shell completes: only names and folders are looked at
 
-@functools.cache
-def descriptions(file: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """An options.toml: what the options and arguments of a single verb are told by, by its function and the parameter."""
-    return tomllib.loads(file.read_text(encoding="utf-8"))
-
-
-def documented(verb: F) -> F:
-    """A decorator: in the signature that the command line is made of, the parameters that the options.toml beside the verb's file
-    tells of become the options and arguments it describes."""
-    own, made = inspect.signature(verb, eval_str=True), []
-    about = descriptions(Path(verb.__code__.co_filename).with_name("options.toml"))[verb.__name__]
-    for parameter in own.parameters.values():
-        if told := dict(about.get(parameter.name, {})):
-            kind = typer.Argument if told.pop("argument", False) else typer.Option
-            note: Any = kind(*told.pop("names", ()), **told)
-            parameter = parameter.replace(annotation=Annotated[parameter.annotation, note])
-        made.append(parameter)
-    verb.__signature__ = own.replace(parameters=made)  # type: ignore[attr-defined]
-    return verb
-
-
-Run = Annotated[Path, typer.Argument(help="A run folder.")]
-Ensemble = Annotated[
-    list[Path] | None,
-    typer.Option(help="Answer with this run as well, by the mean of their probabilities; may be repeated."),
-]
-RunOut = Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")]
-Changes = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY.SUB=VALUE]...", help="Changes, such as train.steps=200.")
-]
-Task = Annotated[str | None, typer.Option(help="Files: pairs, text, classify or tag; guessed if not said.")]
-JsonObject = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-
-# Texts in, lines out.
-Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Texts; without any, lines of stdin.")]
-InputFile = Annotated[Path | None, typer.Option("--file", help="A file with a text a line.")]
-OutputFile = Annotated[Path | None, typer.Option("--out", help="A new file for the answers, line by line.")]
-Resume = Annotated[bool, typer.Option("--resume", help="With --file and --out: go on with an interrupted job.")]
-AsJson = Annotated[bool, typer.Option("--json", help="A JSON object for each text.")]
-Device = Annotated[str, typer.Option(help="auto (CUDA where there is one), cpu, cuda or mps (Apple's, not tested).")]
-Step = Annotated[int | None, typer.Option(help="Use the checkpoint of this step.")]
-BatchSize = Annotated[int | None, typer.Option(help="Texts answered at a time.")]
-
-# How a model is told to write.
-NAMED = (
-    *("beam", "n_best", "temperature", "top_k", "top_p", "min_p", "num_samples", "seed", "max_new_tokens"),
-    *("batch_invariant", "batch_size", "engine"),
-)
+DATA = (".tsv", ".csv", ".jsonl", ".txt", ".gz", ".parquet")
 
 
-def decode_option(name: str) -> Any:
-    """The option of a setting of `[decode]`, with the setting's own documentation as its help."""
-    about = next(field.metadata["about"] for field in fields(DecodeConfig) if field.name == name).partition("; none")[0]
-    # Of a bool, else there were a --no-batch-invariant, too.
-    flag = (f"--{name.replace('_', '-')}",) if type_hints(DecodeConfig)[name] is bool else ()
-    return typer.Option(*flag, help=f"{about[0].upper()}{about[1:]}.")
+def paths(incomplete: str) -> Iterator[tuple[str, Path]]:
+    """The paths that the beginning of one may become, each as it would be typed."""
+    folder, _slash, begun = incomplete.rpartition("/")
+    before = f"{folder}/" if "/" in incomplete else ""
+    try:
+        inside = sorted(Path(before or ".").iterdir())
+    except OSError:
+        return
+    for path in inside:
+        if path.name.startswith(begun) and (begun or not path.name.startswith(".")):
+            yield before + path.name, path
 
 
-def takes_decoding(verb: F) -> F:
-    """A decorator: in the signature that the command line is made of, `**decoding` becomes the options of `NAMED`. What is not
-    given is None; a choice is taken as text, and a wrong one refused as in a recipe."""
-    own, hints, added = inspect.signature(verb, eval_str=True), type_hints(DecodeConfig), []
-    for name in NAMED:
-        kind = next((one for one in (bool, int, float) if one in (hints[name], *get_args(hints[name]))), str)
-        option: Any = Annotated[kind | None, decode_option(name)]  # type: ignore[valid-type]
-        added.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option))
-    kept = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    verb.__signature__ = own.replace(parameters=[*kept, *added])  # type: ignore[attr-defined]
-    return verb
+def complete_run(incomplete: str) -> list[str]:
+    """Run folders, and folders on the way to one; before anything is typed, what is in runs/."""
+    if not incomplete and (known := complete_run("runs/")):
+        return known
+    return [word if (path / "run.json").exists() else f"{word}/" for word, path in paths(incomplete) if path.is_dir()]
 
 
-Engine = Annotated[str | None, decode_option("engine")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of decode, such as alpha=1.")
-]
-Terms = Annotated[
-    list[str] | None,
-    typer.Option("--term", help="Must appear in the answer; WORD=TERM: where the text has WORD. Repeatable."),
-]
-Prefix = Annotated[str, typer.Option(help="The answer begins so.")]
-Banned = Annotated[list[str] | None, typer.Option("--ban", help="Must not appear. Repeatable.")]
-Stops = Annotated[list[str] | None, typer.Option("--stop", help="The answer ends before this. Repeatable.")]
+def complete_recipe(incomplete: str) -> list[str]:
+    """The built-in recipes, .toml files and files of data, and run folders to go on with."""
+    names = [name for name in recipe_names() if name.startswith(incomplete)]
+    files = [word for word, path in paths(incomplete) if path.suffix in (".toml", *DATA)]
+    return names + files + complete_run(incomplete)
+
+
+def complete_setting(incomplete: str) -> list[str]:
+    """`train.steps=` and all others."""
+    settings = (f"{part}.{field.name}=" for part, config in PARTS.items() for field in fields(config))
+    return [word for word in settings if word.startswith(incomplete)]
+
+
+COMPLETED: dict[str, Callable[[str], list[str]]] = {
+    **dict.fromkeys(("run", "runs", "first", "second", "from_run"), complete_run),
+    "recipe": complete_recipe,
+    "overrides": complete_setting,
+}
+"""By the names that the parameters of verbs have."""
+
+# ---- the help of a verb
+
+
+class Description(NamedTuple):
+    """What a docstring says of a verb: its paragraphs, an example, and of each parameter how it is written and its help."""
+
+    prose: str
+    example: str
+    parameters: dict[str, tuple[str, str]]
+
+
+def described_parameters(text: str) -> dict[str, tuple[str, str]]:
+    """The lines about parameters, by their names."""
+    pieces = PARAMETER.split(text.strip())[1:]
+    return {
+        name: (written or "", " ".join(about.split()))
+        for name, written, about in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True)
+    }
+
+
+def describe(verb: Callable[..., Any]) -> Description:
+    """What the docstring of a verb says."""
+    prose, example, parameters = [], "", {}
+    for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"):
+        if paragraph.startswith("Example: "):
+            example = paragraph.removeprefix("Example: ")
+        elif (match := PARAMETER.match(paragraph)) and match[1] in inspect.signature(verb).parameters:
+            parameters = described_parameters(paragraph)
+        else:
+            prose.append(paragraph)
+    return Description("\n\n".join(prose), example, parameters)
+
+
+def decoding_parameters(verb: str) -> Iterator[inspect.Parameter]:
+    """The options of decoding: what is not given is None; a choice is taken as text, and a wrong one refused as in a recipe."""
+    hints = type_hints(DecodeConfig)
+    for name in NAMED[verb]:
+        option_type = next((each for each in (bool, int, float) if each in (hints[name], *get_args(hints[name]))), str)
+        annotation: Any = option_type | None
+        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def decoding_help() -> dict[str, tuple[str, str]]:
+    """The documentation of the settings of `[decode]` as help."""
+    texts = {field.name: field.metadata["about"].partition("; none")[0] for field in fields(DecodeConfig)}
+    return {name: ("", f"{text[0].upper()}{text[1:]}.") for name, text in texts.items()}
+
+
+def annotated(parameter: inspect.Parameter, written: str, about: str, panel: str | None) -> inspect.Parameter:
+    """The parameter with Typer's note of how it is written and what its help is. A note that is there already (bounds of a
+    number) is kept and completed."""
+    plain, note = parameter.annotation, None
+    if get_origin(plain) is Annotated:
+        plain, note = get_args(plain)
+    is_option = parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    note = note or (typer.Option() if is_option else typer.Argument())
+    names = [word for word in written.split() if word.startswith("-")]
+    if is_option and not names and parameter.default is False:
+        names = [f"--{parameter.name.replace('_', '-')}"]  # without it there were a --no- beside it
+    if is_option:
+        note.param_decls = names or None
+    note.metavar = " ".join(word for word in written.split() if word not in names) or None
+    note.help, note.rich_help_panel = about or note.help, panel
+    note.autocompletion = COMPLETED.get(parameter.name)
+    return parameter.replace(annotation=Annotated[plain, note])
+
+
+def as_command(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """The verb as Typer takes it: with every option and its help in its signature, and `--quiet` beside them."""
+
+    @functools.wraps(verb)
+    def called(*args: Any, quiet: bool = False, **options: Any) -> Any:
+        if quiet:
+            be_quiet(True)
+        return verb(*args, **options)
+
+    signature, description = inspect.signature(verb, eval_str=True), describe(verb)
+    parameters = list(signature.parameters.values())
+    if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
+        parameters[-1:] = decoding_parameters(verb.__name__)
+    quiet_option = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
+    parameters.append(quiet_option)
+    about = decoding_help() | described_parameters(SHARED) | description.parameters
+    panels = {name: panel for panel, names in PANELS.items() for name in names} if len(parameters) > MANY else {}
+    made = [annotated(one, *about.get(one.name, ("", "")), panels.get(one.name)) for one in parameters]
+    called.__signature__ = signature.replace(parameters=made)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in made}
+    called.__doc__ = description.prose
+    return called

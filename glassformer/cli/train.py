@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from glassformer.cli import options
+import typer
+
 from glassformer.cli.nproc import launch
-from glassformer.cli.own_data import sorted_words, with_data
+from glassformer.cli.recipes import sorted_words, with_data
 from glassformer.config import Recipe, read_recipe
 from glassformer.config.fields import check_name
 from glassformer.config.fine_tune import fine_tuned
@@ -30,17 +31,17 @@ NEW_PAIRS = 10
 """How often a pair that a run is to learn counts, beside one that it has learned."""
 
 
-@options.documented
 def train(
     recipe: str | None = None,
     overrides: list[str] | None = None,
+    *,
     data: list[Path] | None = None,
-    out: options.RunOut = None,
+    out: Path | None = None,
     from_run: Path | None = None,
     resume: bool = False,
     accept_changes: bool = False,
     overwrite: bool = False,
-    nproc: int = 1,
+    nproc: Annotated[int, typer.Option(min=1, max=1024)] = 1,
 ) -> None:
     """Train a model: [bold]glassformer train dates[/], [bold]glassformer train my.toml train.steps=200[/]; or go on
     from one that is there, on other data: [bold]glassformer train mine.toml --from runs/dates[/].
@@ -52,6 +53,20 @@ def train(
     again and again. With --nproc, or under torchrun, several processes share each step, and a run goes on with any number
     of them. Exit codes: 0 trained; 2 something to put right; 71 another of several processes has ended or hangs; 75 stopped on
     request (Ctrl-C or SIGTERM) and saved. After 71 and 75, go on with --resume.
+
+    Example: train dates train.steps=200 --out runs/mine
+
+    recipe (RECIPE|FILE): A recipe's name, a .toml file, a file of data to train on, or (with --resume) a run
+        folder.
+    overrides ([FILE|KEY.SUB=VALUE]...): Behind a file of data those for val and test; changes, such as
+        train.steps=200.
+    data: Train on this file; again for val and test. Without a recipe, one is chosen for it.
+    out: The run's folder; runs/NAME by default.
+    from_run (--from): Fine-tune: begin with the weights and tokenizers of this run.
+    resume: Go on with the run that is there.
+    accept_changes: With --resume: yes, go on with other settings than before.
+    overwrite: Replace the run that is there; it goes when the new one has its first checkpoint.
+    nproc: Train with so many processes, such as one for each GPU here.
     """
     if rank_of_several():
         follow()

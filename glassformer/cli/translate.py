@@ -1,4 +1,5 @@
-"""`glassformer translate`: texts in, texts out, by a model that learned from pairs."""
+"""`glassformer translate`: texts in, texts out, by a model that learned from pairs; and what it shares with `generate`: how the
+options say what to write, and an answer as JSON. What is not said is the recipe's."""
 
 from __future__ import annotations
 
@@ -9,53 +10,153 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.cli import lines, options, writing
-from glassformer.cli.bulk import LocalWorkers, reply_in_bulk
+from glassformer.cli import lines
+from glassformer.cli.bulk import LocalWorkers, RayWorkers, reply_in_bulk
+from glassformer.config import DecodeConfig
 from glassformer.config.fields import coerce
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, UserError
+from glassformer.files.structured import read_regular
 
 if TYPE_CHECKING:
-    from glassformer.tasks import Answer, TextConstraints
+    from glassformer.tasks import Answer, TextConstraints, TextModel
+
+BATCHES_TOGETHER = 8  # that the driver is given at a time
+SWITCHES = ("align_words", "document", "keep_numbers")
+"""What `--set` of `translate` takes beside the settings of decoding."""
+
+# ---- how a model is to write
+
+
+def decode_options(decoding: dict[str, Any], settings: list[str] | None) -> dict[str, Any]:
+    """What a verb's options say of decoding: those that were given, and what --set adds."""
+    options = {name: value for name, value in decoding.items() if value is not None}
+    for setting in settings or []:
+        name, equals, value = setting.partition("=")
+        name = name.strip().removeprefix("decode.").replace("-", "_")
+        if not equals or not name:
+            raise ConfigError("--set takes NAME=VALUE, such as alpha=1, not {setting!r}", setting)
+        if name in options:
+            raise ConfigError("{name} is set twice", name)
+        options[name] = value.strip()
+    return options
+
+
+def read_glossary(path: Path) -> dict[str, str]:
+    """A file of `word TAB term` lines."""
+    glossary: dict[str, str] = {}
+    try:
+        rows = read_regular(path).decode("utf-8-sig").splitlines()
+    except OSError as error:
+        raise UserError("the glossary {path} cannot be read: {reason}", path, error.strerror) from None
+    except UnicodeDecodeError:
+        raise UserError("the glossary {path} is not UTF-8 text", path) from None
+    for number, row in enumerate(rows, 1):
+        word, _tab, term = (side.strip() for side in row.partition("\t"))
+        if row.strip() and not (word and term):
+            raise UserError("line {number} of the glossary {path} is not a word, a tab and a term", number, path)
+        if word:
+            glossary[word] = term
+    return glossary
+
+
+def make_constraints(
+    terms: list[str] | None, glossary: Path | None, prefix: str, banned: list[str] | None, stops: list[str] | None
+) -> TextConstraints:
+    """What the options say of what an answer must and must not contain."""
+    from glassformer.tasks import TextConstraints
+
+    everywhere = tuple(term for term in terms or [] if "=" not in term)
+    pairs = dict(term.split("=", 1) for term in terms or [] if "=" in term)
+    known = read_glossary(glossary) if glossary is not None else {}
+    return TextConstraints(everywhere, known | pairs, prefix, tuple(banned or ()), tuple(stops or ()))
+
+
+def checked_config(model: TextModel, options: dict[str, Any], constraints: TextConstraints) -> DecodeConfig:
+    """How the model decodes with these options; an error for what it cannot do, or not with these constraints."""
+    from glassformer import tasks
+
+    config = tasks.decode_settings(model, **options)
+    tasks.check_constraints(model, constraints, config)
+    return config
+
+
+def answers_a_text(config: DecodeConfig) -> int:
+    """How many answers each text gets."""
+    return config.num_samples if config.temperature > 0 else config.n_best
+
+
+def writing_job(verb: str, model: TextModel, config: DecodeConfig, as_json: bool, **facts: Any) -> lines.TextJob:
+    """The job of a model that writes. The driver is given several of its batches at a time, so that it can sort by length and
+    whoever is done makes room for another; and no more, since a job that is resumed begins with such a group."""
+    from glassformer.machine import rows_at_once
+
+    group = BATCHES_TOGETHER * (config.batch_size or max(1, rows_at_once(model.device) // config.beams))
+    how: dict[str, Any] = {"batch": config.batch_size or lines.BATCH, "group": group, "nothing": {"answers": []}}
+    return lines.TextJob(verb, as_json=as_json, wide=1 if as_json else answers_a_text(config), **how, **facts)
+
+
+def answer_facts(answer: Answer, *, align: bool = False, trace: bool = False) -> dict[str, Any]:
+    """Everything about one answer. A text that was too long to be read at once has several parts."""
+    parts = []
+    for part in answer.parts:
+        hypothesis = part.hypothesis
+        facts: dict[str, Any] = {"source_tokens": part.source_tokens, "tokens": part.tokens, "ids": hypothesis.ids}
+        facts["token_logprobs"] = hypothesis.token_logprobs
+        if align:
+            facts |= {"alignment": hypothesis.alignment, "links": part.links}
+        if trace and hypothesis.trace is not None:
+            facts["trace"] = [[asdict(candidate) for candidate in step] for step in hypothesis.trace.steps]
+        parts.append(facts)
+    whole = {name: getattr(answer, name) for name in ("text", "score", "logprob", "ended")}
+    return whole | {"parts": parts}
+
+
+# ---- translations
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What is shown of an answer: its text, and what the options add."""
+class OutputFormat:
+    """What is shown of a translation: its text, and what the options add."""
 
-    scores: bool
-    align: bool
-    words: bool  # links of words, where `align` alone gives links of tokens
-    json: bool
-    trace: bool
-
-    def check(self) -> None:
-        """Refuse what a line cannot hold."""
-        if self.trace and not self.json:
-            raise ConfigError("--trace tells more than a line can hold; add --json")
+    scores: bool = False
+    align: bool = False
+    words: bool = False  # links of words, where `align` alone gives links of tokens
+    json: bool = False
+    trace: bool = False
 
     def output(
-        self, text: str, answers: list[Answer], tokens_are_words: bool, wide: int, unknown: lines.Unknown
+        self, text: str, answers: list[Answer], model: TextModel, wide: int, unknown: lines.Unknown
     ) -> lines.Output:
         """The answers to one text in `wide` lines, or all of them in a line of JSON."""
         tokens = sum(len(part.hypothesis.ids) for answer in answers for part in answer.parts)
-        links: list[Any] = [()] * len(answers)
+        links: list[Any] = [answer.links if self.align else () for answer in answers]
         if self.words:
             from glassformer.tasks import word_links
 
-            links = [word_links(one, tokens_are_words=tokens_are_words) for one in answers]
-        elif self.align:
-            links = [one.links for one in answers]
+            are_words = model.tokenizers.target.tokens_are_words
+            links = [word_links(answer, tokens_are_words=are_words) for answer in answers]
         if self.json:
-            facts = [writing.answer_facts(answer, align=self.align, trace=self.trace) for answer in answers]
-            for fact, found in zip(facts, links, strict=True):
-                fact |= {"word_links": found} if self.words else {}
+            facts = [answer_facts(answer, align=self.align, trace=self.trace) for answer in answers]
+            for fact, pairs in zip(facts, links, strict=True):
+                fact |= {"word_links": pairs} if self.words else {}
             return lines.Output([lines.as_line({"source": text, "answers": facts, **unknown.fact(text)})], tokens)
         shown = []
-        for answer, found in zip(answers, links, strict=True):
+        for answer, pairs in zip(answers, links, strict=True):
             before = f"{answer.score:.4f}\t" if self.scores else ""
-            after = "\t" + " ".join(f"{s}-{t}" for s, t in found) if self.align else ""
+            after = "\t" + " ".join(f"{s}-{t}" for s, t in pairs) if self.align else ""
             shown.append(before + answer.text + after)
         return lines.Output(shown + [""] * (wide - len(shown)), tokens)
+
+
+def open_translator(
+    runs: Sequence[Path], device: str, step: int | None, options: dict[str, Any], constraints: TextConstraints
+) -> tuple[TextModel, DecodeConfig]:
+    """A run, or several as an ensemble, and how it decodes."""
+    from glassformer.api import load
+
+    model = load(runs[0] if len(runs) == 1 else runs, device=device, step=step)
+    model.require("translate")
+    return model, checked_config(model, options, constraints)
 
 
 def make_job(
@@ -64,47 +165,24 @@ def make_job(
     step: int | None,
     options: dict[str, Any],
     constraints: TextConstraints,
-    shown: Shown,
+    shown: OutputFormat,
     *,
     names_run: bool,
 ) -> lines.TextJob:
-    """Load the run, or several as an ensemble, and say how it answers; `names_run`: the answers are to be known as theirs."""
+    """How a run, or several as an ensemble, translates texts; `names_run`: the answers are to be known as theirs."""
     from glassformer import tasks
-    from glassformer.api import load
 
-    model = load(runs[0] if len(runs) == 1 else runs, device=device, step=step)
-    model.require("translate")
-    config = tasks.decode_settings(model, **options)
-    tasks.check_constraints(model, constraints, config)
-    wide = 1 if shown.json else writing.answers_a_text(config)
+    model, config = open_translator(runs, device, step, options, constraints)
     unknown = lines.Unknown(lambda text: tasks.unknown(model, text))
-    tokens_are_words = model.tokenizers.target.tokens_are_words
 
     def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
-        found = tasks.translate_each(
-            model, texts, config=config, constraints=constraints, align=shown.align, trace=shown.trace
-        )
-        return (
-            shown.output(text, one, tokens_are_words, wide, unknown) for text, one in zip(texts, found, strict=True)
-        )
+        how: dict[str, Any] = {"config": config, "constraints": constraints, "align": shown.align, "trace": shown.trace}
+        for text, answers in zip(texts, tasks.translate_each(model, texts, **how), strict=True):
+            yield shown.output(text, answers, model, answers_a_text(config), unknown)
 
-    return lines.TextJob(
-        "translate",
-        "+".join(lines.run_fingerprint(run, step) for run in runs) if names_run else "",
-        asdict(config) | asdict(constraints) | asdict(shown),
-        answer,
-        shown.json,
-        {"answers": []},
-        wide,
-        batch=config.batch_size or lines.BATCH,
-        group=writing.lines_together(config, model.device),
-        unknown=unknown,
-    )
-
-
-SWITCHES = ("align_words", "document", "keep_numbers")
-"""What `--set` takes beside the settings of decoding."""
-PLAIN = Shown(scores=False, align=False, words=False, json=False, trace=False)
+    run = "+".join(lines.run_fingerprint(run, step) for run in runs) if names_run else ""
+    said = asdict(config) | asdict(constraints) | asdict(shown)
+    return writing_job("translate", model, config, shown.json, run=run, options=said, answer=answer, unknown=unknown)
 
 
 def write_document(
@@ -121,95 +199,97 @@ def write_document(
 ) -> None:
     """A document, whole, into a new file or to stdout; `in_lines`: its sentences, each in the context of those before it."""
     from glassformer import tasks
-    from glassformer.api import load
-    from glassformer.cli.evaluate import new_file
+    from glassformer.cli.scores import new_file
     from glassformer.data.files import ReadContext, numbered_lines
     from glassformer.formats.documents import translate_document
 
-    write = None if out is None else new_file(out)
-    model = load(runs[0] if len(runs) == 1 else runs, device=device, step=step)
-    model.require("translate")
-    config = tasks.decode_settings(model, **options)
-    tasks.check_constraints(model, constraints, config)
+    write = sys.stdout.buffer.write if out is None else new_file(out)
+    model, config = open_translator(runs, device, step, options, constraints)
     if in_lines:
-        read = [line for _number, line in numbered_lines(file, ReadContext())]
-        said = tasks.translate_in_context(model, read, config=config, constraints=constraints)
-        done = "".join(" ".join(line.splitlines()) + "\n" for line in said).encode("utf-8", "replace")
+        sentences = [line for _number, line in numbered_lines(file, ReadContext())]
+        answers = tasks.translate_in_context(model, sentences, config=config, constraints=constraints)
+        write("".join(" ".join(line.splitlines()) + "\n" for line in answers).encode("utf-8", "replace"))
     else:
-        done = translate_document(model, file, numbers=numbers, config=config, constraints=constraints)
-    if write is not None:
-        write(done)
-    else:
-        sys.stdout.buffer.write(done)
+        write(translate_document(model, file, numbers=numbers, config=config, constraints=constraints))
 
 
-@options.documented
-@options.takes_decoding
+def check_document(document: bool, markup: bool, keep_numbers: bool, other: bool) -> None:
+    """Refuse what a document cannot be asked with."""
+    if document and markup:
+        raise ConfigError("document=true reads plain sentences and --markup a document of a format; give one of them")
+    if keep_numbers and not markup:
+        raise ConfigError("keep_numbers=true goes with --markup")
+    if other:
+        name = "document=true" if document else "--markup"
+        raise ConfigError("{option} takes a document by --file alone and writes it to --out or stdout", option=name)
+
+
 def translate(
-    run: options.Run,
-    texts: options.Texts = None,
-    file: options.InputFile = None,
-    out: options.OutputFile = None,
-    resume: options.Resume = False,
+    run: Path,
+    texts: list[str] | None = None,
+    *,
+    file: Path | None = None,
+    out: Path | None = None,
+    resume: bool = False,
     jobs: int | None = None,
     ray: bool = False,
     scores: bool = False,
     align: bool = False,
-    as_json: options.AsJson = False,
+    as_json: bool = False,
     trace: bool = False,
-    term: options.Terms = None,
+    term: list[str] | None = None,
     glossary: Path | None = None,
-    prefix: options.Prefix = "",
-    ban: options.Banned = None,
-    stop: options.Stops = None,
+    prefix: str = "",
+    ban: list[str] | None = None,
+    stop: list[str] | None = None,
     markup: bool = False,
-    ensemble: options.Ensemble = None,
-    settings: options.Settings = None,
-    device: options.Device = "auto",
-    step: options.Step = None,
+    ensemble: list[Path] | None = None,
+    settings: list[str] | None = None,
+    device: str = "auto",
+    step: int | None = None,
     **decoding: Any,
 ) -> None:
     """Translate texts, or each line of stdin or of a file.
 
-    One line for each line, in order; with --n-best N (or --num-samples N) N lines for each. Blank lines stay blank. Exit
+    One line for each line, in order; with --n-best N (or --set num_samples=N) N lines for each. Blank lines stay blank. Exit
     codes: 0 all answered; 1 some lines could not be answered (stderr says which, and their answer is an empty line); 2
     something to put right.
 
-    --set also takes document=true (lines of the --file in their context; a blank line ends a document), keep_numbers=true (with
-    --markup: numbers stay as they are) and align_words=true (--align by words, in Pharaoh's form: blanks part words).
+    --set takes every setting of decoding (glassformer info --settings decode), and document=true (lines of the --file in their
+    context; a blank line ends a document), keep_numbers=true (with --markup: numbers stay as they are) and align_words=true
+    (--align by words, in Pharaoh's form: blanks part words).
+
+    Example: translate runs/dates "3 mai 1979" --n-best 3
+
+    jobs: Worker processes (needs --file and --out); the same command goes on after a kill.
+    ray: As --jobs, by Ray: an actor for each GPU or core of a cluster.
+    scores: The score before each answer, and a tab.
+    align: After each answer a tab and links of tokens, source-answer, counted from 0.
+    as_json (--json): A JSON object for each text.
+    trace: With --json: every step of the beam.
+    glossary: A file of WORD<tab>TERM lines, as for --term.
+    markup: The --file is a document (.html .md .srt .vtt .po .xlf .tmx .docx): its markup is carried over.
     """
-    options = writing.decode_options(decoding, settings)
+    options = decode_options(decoding, settings)
     align_words, document, keep_numbers = (coerce(options.pop(name, False), bool, name) for name in SWITCHES)
     given = lines.Input(texts, file, out, resume)
     given.check()
-    shown = Shown(scores, align or align_words, align_words, as_json, trace)
-    shown.check()
-    constraints = writing.make_constraints(term, glossary, prefix, ban, stop)
+    shown = OutputFormat(scores, align or align_words, align_words, as_json, trace)
+    if trace and not as_json:
+        raise ConfigError("--trace tells more than a line can hold; add --json")
+    constraints = make_constraints(term, glossary, prefix, ban, stop)
     lines.check_counts(jobs=jobs)
-    runs = [run, *(ensemble or [])]
+    in_bulk, runs = jobs is not None or ray, [run, *(ensemble or [])]
     if document or markup or keep_numbers:
-        if document and markup:
-            raise ConfigError(
-                "document=true reads plain sentences and --markup a document of a format; give one of them"
-            )
-        if keep_numbers and not markup:
-            raise ConfigError("keep_numbers=true goes with --markup")
-        if file is None or texts or resume or jobs is not None or ray or shown != PLAIN:
-            name = "document=true" if document else "--markup"
-            raise ConfigError("{option} takes a document by --file alone and writes it to --out or stdout", option=name)
-        write_document(runs, file, out, device, step, options, constraints, numbers=keep_numbers, in_lines=document)
+        other = file is None or bool(texts) or resume or in_bulk or shown != OutputFormat()
+        check_document(document, markup, keep_numbers, other)
+        assert file is not None
+        how: dict[str, Any] = {"numbers": keep_numbers, "in_lines": document}
+        write_document(runs, file, out, device, step, options, constraints, **how)
         return
-    made = partial(
-        make_job,
-        runs if jobs is None and not ray else [own.absolute() for own in runs],  # a worker may be in another folder
-        *(device, step, options, constraints, shown),
-        names_run=out is not None,
-    )
-    if ray:
-        from glassformer.cli.ray_workers import RayWorkers
-
-        reply_in_bulk(given, made, RayWorkers(jobs, device))
-    elif jobs is not None:
-        reply_in_bulk(given, made, LocalWorkers(jobs, device))
+    runs = [path.absolute() for path in runs] if in_bulk else runs  # a worker may be in another folder
+    made = partial(make_job, runs, device, step, options, constraints, shown, names_run=out is not None)
+    if in_bulk:
+        reply_in_bulk(given, made, RayWorkers(jobs, device) if ray or jobs is None else LocalWorkers(jobs, device))
     else:
         lines.reply(given, made())

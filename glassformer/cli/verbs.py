@@ -1,7 +1,8 @@
 """The verbs of the command line: in which group `--help` shows each, and what all of them have in common.
 
-Every verb takes `--quiet`. A command that cannot be understood (an unknown option, a missing argument) costs one sentence
-and exit code 2, as any other mistake does. Nothing here imports torch: a verb fetches what it needs when it runs.
+The first screen shows the ten that one begins with; `--help --all` shows every verb. A command that cannot be understood (an
+unknown option, a missing argument) costs one sentence and exit code 2, as any other mistake does. Nothing here imports torch: a
+verb fetches what it needs when it runs.
 """
 
 from __future__ import annotations
@@ -9,56 +10,82 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
-import inspect
+import os
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from importlib import metadata, resources
+from importlib import metadata
 from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completion import COMPLETED
-from glassformer.config import PARTS, VERSION, did_you_mean
+from glassformer.cli import data
+from glassformer.cli.folders import doctor, export, import_
+from glassformer.cli.generate import classify, fill, generate, tag
+from glassformer.cli.improve import improve
+from glassformer.cli.info import info
+from glassformer.cli.inside import heads, look, open_, serve
+from glassformer.cli.options import as_command, describe
+from glassformer.cli.recipes import demo, init, plan, recipes
+from glassformer.cli.scores import compare, evaluate, score
+from glassformer.cli.train import train
+from glassformer.cli.translate import translate
+from glassformer.config import PARTS, VERSION, DecodeConfig, did_you_mean
 from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized
 from glassformer.screen import be_quiet, warn
 
-HOME, GROUP = "glassformer.cli", "glassformer.verbs"
-"""The package of our verbs, and the group of entry points by which other packages of verbs are found: each has a verbs.toml."""
+Verbs = dict[str, tuple[Callable[..., Any], ...]]
 
-HOMES = {"import": "import_model.import_model", "open": "serve.open_page"}
-"""Of the verbs that are no function of their own name in a file of that name."""
-
+VERBS: Verbs = {
+    "Begin": (demo, recipes, info, init, plan),
+    "Train": (train, doctor, improve),
+    "Use a run": (translate, generate, fill, classify, tag, serve),
+    "Measure": (evaluate, score, compare),
+    "In and out": (import_, export),
+    "See inside": (open_, look, heads),
+}
+"""Our verbs under the headings of `--help`; those of `glassformer data` are in data.py."""
+FIRST = ("demo", "train", "translate", "generate", "serve", "evaluate", "export", "open", "look", "data")
+"""The verbs of the first screen."""
+GROUP = "glassformer.verbs"
+"""The entry points by which other packages of verbs are found: each has a module `verbs` with a table `VERBS` like ours."""
 LABORATORY = (
     *("study", "sweep", "ablate", "reproduce", "complexity", "verify-resume", "audit", "museum", "diagnose"),
     *("homework", "figures"),
 )
 """What glassformer-lab brings; where it is not installed, its verbs say so. `sweep` was called `ablate`."""
+MOVED = {
+    "backtranslate": "improve RUN --only backtranslate --text FILE --out PAIRS.tsv",
+    "distill": "improve RUN --only distill",
+    "tokenize": "info RUN --tokenize TEXT",
+}
+"""How verbs of before are written now."""
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but what was asked for and what goes wrong.")]
+# ---- the table as Typer has it
 
 
-def with_quiet(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """The verb with one option more, and with what the shell completes."""
+def name_of(verb: Callable[..., Any]) -> str:
+    """The name of a verb: of its function, whose last underscore keeps it apart from a word of Python."""
+    return verb.__name__.rstrip("_").replace("_", "-")
 
-    @functools.wraps(verb)
-    def called(*args: Any, quiet: bool = False, **options: Any) -> Any:
-        if quiet:
-            be_quiet(True)
-        return verb(*args, **options)
 
-    own = inspect.signature(verb, eval_str=True)
-    for name, complete in COMPLETED.items():
-        if name in own.parameters:
-            own.parameters[name].annotation.__metadata__[0].autocompletion = complete
-    extra = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
-    called.__signature__ = own.replace(parameters=[*own.parameters.values(), extra])  # type: ignore[attr-defined]
-    called.__annotations__ = {name: p.annotation for name, p in own.parameters.items()} | {"quiet": Quiet}
-    return called
+@functools.cache
+def groups() -> dict[str, dict[str, Callable[..., Any]]]:
+    """Every verb by its name, under its heading: ours, and those of the packages that are installed beside this one."""
+    tables = [VERBS]
+    for package in sorted(point.value for point in metadata.entry_points(group=GROUP)):
+        try:
+            tables.append(importlib.import_module(f"{package}.verbs").VERBS)
+        except ImportError as error:  # installed from a folder that is gone
+            warn(_("the verbs of {package} are left out: {error}", package, error))
+    merged: dict[str, dict[str, Callable[..., Any]]] = {}
+    for table in tables:
+        for heading, verbs in table.items():
+            merged.setdefault(heading, {}).update({name_of(verb): verb for verb in verbs})
+    return merged
 
 
 def show_version(asked: bool) -> bool:
@@ -71,9 +98,10 @@ def show_version(asked: bool) -> bool:
 
 def before_any_verb(
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    quiet: Quiet = False,
+    every: Annotated[bool, typer.Option("--all", help="With --help: show every verb.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
 ) -> None:
     """Train a Transformer on your own pairs or text, see through it, ship it.
 
@@ -82,66 +110,31 @@ def before_any_verb(
     be_quiet(quiet)
 
 
-@functools.cache
-def tables() -> dict[str, dict[str, dict[str, str]]]:
-    """Of each package of verbs, by heading, the verbs with an example of each: ours, and those that are installed beside it."""
-    found = {}
-    for package in (HOME, *sorted(one.value for one in metadata.entry_points(group=GROUP))):
-        try:
-            text = resources.files(package).joinpath("verbs.toml").read_text(encoding="utf-8")
-        except (ImportError, OSError) as error:  # installed from a folder that is gone
-            warn(_("the verbs of {package} are left out: {error}", package, error))
-        else:
-            found[package] = tomllib.loads(text)
-    return found
-
-
-def examples() -> dict[str, str]:
-    """What one would type, of every verb."""
-    return {name: words for table in tables().values() for verbs in table.values() for name, words in verbs.items()}
-
-
-def verb_named(name: str, package: str = HOME) -> Callable[..., Any]:
-    """The function of a verb."""
-    own = name.replace("-", "_")
-    file, _dot, function = HOMES.get(name, f"{own}.{own}").partition(".")
-    return getattr(importlib.import_module(f"{package}.{file}"), function)  # type: ignore[no-any-return]
-
-
-def groups() -> dict[str, dict[str, Callable[..., Any]]]:
-    """Every verb by its name, under the heading it has in `--help`."""
-    found: dict[str, dict[str, Callable[..., Any]]] = {}
-    for package, table in tables().items():
-        for heading in (one for one in table if one != "data"):
-            found.setdefault(heading, {}).update({name: verb_named(name, package) for name in table[heading]})
-    return found
-
-
-def example(name: str) -> str:
-    """The last line of a verb's help."""
-    return _("Example: glassformer {command}", examples()[name])
-
-
 def make_app() -> typer.Typer:
     """The command line with all its verbs."""
-    from glassformer.cli import data
-
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["--help", "-h"]},
     )
+
+    def add(to: typer.Typer, name: str, verb: Callable[..., Any], heading: str | None = None) -> None:
+        epilog = _("Example: glassformer {command}", describe(verb).example)
+        to.command(name, rich_help_panel=heading, epilog=epilog)(as_command(verb))
+
     app.callback()(before_any_verb)
     for heading, verbs in groups().items():
         for name, verb in verbs.items():
-            app.command(name, rich_help_panel=heading, epilog=example(name))(with_quiet(verb))
+            add(app, name, verb, heading)
     sub = typer.Typer(no_args_is_help=True, help=data.HELP)
-    for name, verb in data.VERBS.items():
-        sub.command(name, epilog=example(name))(with_quiet(verb))
+    for verb in data.VERBS:
+        add(sub, name_of(verb), verb)
     app.add_typer(sub, name="data", rich_help_panel="Begin")
     return app
 
+
+# ---- help in the person's language
 
 CHINESE_WORD = re.compile(
     r"\s*[（“《]*(?:[\u3400-\u9fff]|[^\s\u3400-\u9fff（“《，。；：、！？）”》]+|\S)[，。；：、！？）”》]*\s*"
@@ -156,25 +149,25 @@ def panels_in_the_persons_language() -> Iterator[None]:
     from typer import rich_utils
 
     headings = ("OPTIONS_PANEL_TITLE", "ARGUMENTS_PANEL_TITLE", "COMMANDS_PANEL_TITLE")
-    names = (*headings, "REQUIRED_LONG_STRING", "DEFAULT_STRING")
-    own: dict[str, Any] = {name: getattr(rich_utils, name) for name in names}
-    for name, text in own.items():
-        setattr(rich_utils, name, localized(text))
-    make_text = own["_make_rich_text"] = rich_utils._make_rich_text
+    names = (*headings, "REQUIRED_LONG_STRING", "DEFAULT_STRING", "_make_rich_text")
+    english: dict[str, Any] = {name: getattr(rich_utils, name) for name in names}
+    re_word = rich._wrap.re_word
 
     def make_folding_text(*args: Any, **options: Any) -> Any:
-        text = make_text(*args, **options)
+        text = english["_make_rich_text"](*args, **options)
         if hasattr(text, "overflow"):
             text.overflow = "fold"  # Chinese has no blanks to break at; a table would cut it off
         return text
 
-    rich_utils._make_rich_text, re_word = make_folding_text, rich._wrap.re_word
+    for name in names[:-1]:
+        setattr(rich_utils, name, localized(english[name]))
+    rich_utils._make_rich_text = make_folding_text
     rich._wrap.re_word = CHINESE_WORD if language() == "zh" else re_word
     try:
         yield
     finally:
         rich._wrap.re_word = re_word
-        for name, text in own.items():
+        for name, text in english.items():
             setattr(rich_utils, name, text)
 
 
@@ -206,10 +199,21 @@ def in_the_persons_language(command: Any) -> Any:
     return command
 
 
+def with_first_verbs(command: Any) -> Any:
+    """The command line with the verbs of the first screen in one list, and a line that says how to see the others."""
+    for name, verb in command.commands.items():
+        verb.hidden, verb.rich_help_panel = name not in FIRST, None
+    command.epilog = _("Every verb: glassformer --help --all")
+    return command
+
+
 def run_command(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line (by default the process's own). The exit code; mistakes are raised as UserError."""
-    command = in_the_persons_language(typer.main.get_command(make_app()))
-    words = None if arguments is None else list(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    command = typer.main.get_command(make_app())
+    if words in ([], ["--help"], ["-h"]) and "_GLASSFORMER_COMPLETE" not in os.environ:
+        command = with_first_verbs(command)
+    command = in_the_persons_language(command)
     try:
         with panels_in_the_persons_language():
             code = command.main(args=words, prog_name="glassformer", standalone_mode=False)
@@ -219,58 +223,75 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
             return 2
-        raise ConfigError(sentence_of(error, sys.argv[1:] if words is None else words)) from None
+        raise ConfigError(sentence_of(error, words)) from None
     return code if isinstance(code, int) else 0
 
 
+# ---- a command line that cannot be understood
+
+
 def settings_of(command: Any) -> dict[str, str]:
-    """The settings that a verb takes behind its name, by what they would be called as options: train.steps by steps."""
-    if "overrides" not in {param.name for param in command.params}:
-        return {}
-    named = [(field.name, f"{part}.{field.name}") for part, kind in PARTS.items() for field in fields(kind)]
-    return {name.replace("_", "-"): setting for name, setting in reversed(named)}  # of two parts' the first one's
+    """The settings that a verb takes without an option of their own, by what that would be called: `train.steps` by `steps`."""
+    names = {parameter.name for parameter in command.params}
+    settings: dict[str, str] = {}
+    if "settings" in names:
+        settings = {field.name: f"--set {field.name}" for field in fields(DecodeConfig) if field.name not in names}
+    elif "overrides" in names:
+        both = [(field.name, f"{part}.{field.name}") for part, config in PARTS.items() for field in fields(config)]
+        settings = dict(reversed(both))  # of two parts' the first one's
+    return {name.replace("_", "-"): setting for name, setting in settings.items()}
 
 
 def with_value(setting: str, option: str, words: Sequence[str]) -> str:
     """A setting as it is written, with what the words of a command line have as the option's value."""
     place = next((i for i, word in enumerate(words) if word.partition("=")[0] == option), len(words))
-    given = [*words, "", ""][place].partition("=")[2] or [*words, "", ""][place + 1]
-    return f"{setting}={given if given and not given.startswith('-') else '…'}"
+    value = [*words, "", ""][place].partition("=")[2] or [*words, "", ""][place + 1]
+    return f"{setting}={value if value and not value.startswith('-') else '…'}"
+
+
+def unknown_command(word: str, known: Sequence[str]) -> str:
+    """What is said of a verb that there is not."""
+    if word in MOVED:
+        return _("{verb} is written differently now: glassformer {command}", word, MOVED[word])
+    if word in LABORATORY and LABORATORY[0] not in known:
+        return _(
+            "{verb} is a verb of glassformer-lab, which is not installed: pip install glassformer-lab (in a checkout of the "
+            "source: pip install --editable ./lab)",
+            word,
+        )
+    meant = "sweep" if word == "ablate" else word
+    return _("there is no command {word!r}{suggestion}", meant, did_you_mean(meant, known))
+
+
+def unknown_option(option: str, error: Any, words: Sequence[str]) -> str:
+    """What is said of an option that a verb has not."""
+    context, name = getattr(error, "ctx", None), option.lstrip("-").replace("_", "-")
+    settings = {} if context is None else settings_of(context.command)
+    meant = {each: with_value(setting, option, words) for each, setting in settings.items()}
+    if name in settings:
+        return _("{option} is a setting and no option; write {setting}", option, meant[name])
+    meant |= {str(other).lstrip("-"): str(other) for other in getattr(error, "possibilities", None) or []}
+    close = difflib.get_close_matches(name, meant, n=1)
+    suggestion = _(" (did you mean {name!r}?)", meant[close[0]]) if close else ""
+    return _("there is no option {option}{suggestion}", option, suggestion)
 
 
 def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
     """What is wrong with a command line (its `words`), in one line, and where to look it up."""
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "glassformer"
-    said = str(error.format_message()).strip().rstrip(".")
-    said = " ".join(said.split())
-    wrong = getattr(error, "option_name", None)
-    if type(error).__name__ == "UsageError" and context is not None and said.startswith("No such command"):
-        known = list(getattr(context.command, "commands", {}))
-        word = said.split("'")[1] if said.count("'") > 1 else ""
-        if word in LABORATORY and LABORATORY[0] not in known:
-            return _(
-                "{verb} is a verb of glassformer-lab, which is not installed: pip install glassformer-lab (in a checkout of the "
-                "source: pip install --editable ./lab)",
-                word,
-            )
-        word = "sweep" if word == "ablate" else word
-        said = _("there is no command {word!r}{suggestion}", word, did_you_mean(word, known))
-    elif wrong is not None and type(error).__name__ == "NoSuchOption":
-        name, settings = wrong.lstrip("-").replace("_", "-"), {} if context is None else settings_of(context.command)
-        meant = {one: with_value(setting, wrong, words) for one, setting in settings.items()}
-        meant |= {str(option).lstrip("-"): str(option) for option in getattr(error, "possibilities", None) or []}
-        if name in settings:
-            said = _("{option} is a setting and no option; write {setting}", wrong, meant[name])
-        else:
-            close = difflib.get_close_matches(name, meant, n=1)
-            suggestion = _(" (did you mean {name!r}?)", meant[close[0]]) if close else ""
-            said = _("there is no option {option}{suggestion}", wrong, suggestion)
-    elif wrong is not None and (match := re.search(r"requires (an|\d+) argument", said)):
-        one, more = _("{option} takes a value", wrong), _("{option} takes {count} values", wrong, match[1])
-        said = one if match[1] == "an" else more
-    elif type(error).__name__ == "MissingParameter" and (match := re.fullmatch("Missing argument (.*)", said)):
-        said = _("missing argument {name}", match[1])
+    context, option = getattr(error, "ctx", None), getattr(error, "option_name", None)
+    path = "glassformer" if context is None else context.command_path
+    message = " ".join(str(error.format_message()).split()).rstrip(".")
+    if context is not None and (match := re.match("No such command '(.*)'", message)):
+        mistake = unknown_command(match[1], list(getattr(context.command, "commands", {})))
+        if match[1] in MOVED or "glassformer-lab" in mistake:
+            return mistake
+    elif option is not None and type(error).__name__ == "NoSuchOption":
+        mistake = unknown_option(option, error, words)
+    elif option is not None and (match := re.search(r"requires (an|\d+) argument", message)):
+        value, values = _("{option} takes a value", option), _("{option} takes {count} values", option, match[1])
+        mistake = value if match[1] == "an" else values
+    elif match := re.fullmatch("Missing argument (.*)", message):
+        mistake = _("missing argument {name}", match[1])
     else:
-        said = said[:1].lower() + said[1:]
-    return _("{mistake}; see: {command} --help", said, path)
+        mistake = message[:1].lower() + message[1:]
+    return _("{mistake}; see: {command} --help", mistake, path)

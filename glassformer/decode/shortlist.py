@@ -77,6 +77,8 @@ def shortlist_of(model: Any, config: DecodeConfig) -> Shortlist | None:
     """The shortlist that a model decodes with under these settings."""
     own: Shortlist | None = getattr(model, "shortlist", None)
     if config.shortlist and own is None:
-        raise ConfigError("decode.shortlist=true, and this run has no shortlist; `glassformer distill` makes one")
+        raise ConfigError(
+            "decode.shortlist=true, and this run has no shortlist; `glassformer improve RUN --only distill` makes one"
+        )
     wanted = config.shortlist if config.shortlist is not None else next(model.parameters()).device.type == "cpu"
     return own if wanted else None

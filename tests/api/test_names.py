@@ -13,7 +13,7 @@ import torch
 
 import glassformer
 from glassformer.api.training import make_recipe
-from glassformer.cli.own_data import with_data
+from glassformer.cli.recipes import with_data
 from glassformer.config import PRESETS, Recipe, read_recipe
 from glassformer.errors import UserError
 from glassformer.probe import effect_map, mean_outputs, patch

@@ -1,14 +1,15 @@
-"""`glassformer backtranslate`: pairs of a text and what a run makes of it, tagged, in order, gone on with after a kill."""
+"""`glassformer improve RUN --only backtranslate`: pairs of a text and what a run makes of it, tagged, in order, gone on with."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from glassformer.api import load
 from glassformer.cli import answer_file
-from glassformer.cli.backtranslate import backtranslate
+from glassformer.cli.improve import improve
 from glassformer.config import DataConfig
 from glassformer.data.sources import open_split
 from tests.commands import call
@@ -42,7 +43,9 @@ def expected(run: Path, tag: str) -> list[tuple[str, str]]:
 def test_pairs_are_answer_tab_text_as_training_reads_them(run: Path, mono: Path, tmp_path: Path, tag: str) -> None:
     """Caught: sides exchanged, a pair for a blank line, a tab inside a side, a tag that is not put or not left out."""
     out = tmp_path / "synthetic.tsv"
-    done = call("backtranslate", run, "--file", mono, "--out", out, "--tag", tag, "--device", "cpu")
+    done = call(
+        "improve", run, "--only", "backtranslate", "--text", mono, "--out", out, "--tag", tag, "--device", "cpu"
+    )
     assert done.returncode == 0, done.stderr
     assert all(line.strip() for line in out.read_text(encoding="utf-8").splitlines())
     data = DataConfig(train=str(out), val_fraction=0.0)
@@ -54,8 +57,9 @@ def test_what_was_broken_off_goes_on_to_the_same_file(
 ) -> None:
     """Sampled, too. Caught: pairs lost or doubled because blank lines give none, another draw after the break."""
     whole, broken = tmp_path / "whole.tsv", tmp_path / "broken.tsv"
-    settings = {"sample": True, "device": "cpu", "batch_size": 1, "seed": 5}
-    backtranslate(run, mono, whole, **settings)
+    settings = ["temperature=1", "batch_size=1", "seed=5"]
+    options: dict[str, Any] = {"only": "backtranslate", "text": mono, "settings": settings, "device": "cpu"}
+    improve(run, out=whole, **options)
     write, written = answer_file.AnswerFile.write, []
 
     def failing(self: answer_file.AnswerFile, text: str, lines: int) -> None:
@@ -66,17 +70,20 @@ def test_what_was_broken_off_goes_on_to_the_same_file(
 
     monkeypatch.setattr(answer_file.AnswerFile, "write", failing)
     with pytest.raises(KeyboardInterrupt):
-        backtranslate(run, mono, broken, **settings)
+        improve(run, out=broken, **options)
     monkeypatch.undo()
     assert 0 < written[0] < len(TEXTS) and broken.read_bytes() != whole.read_bytes()
-    backtranslate(run, mono, broken, resume=True, **settings)
+    improve(run, out=broken, **options)
     assert broken.read_bytes() == whole.read_bytes()
 
 
 def test_sampled_sources_are_other_ones_and_several(run: Path, mono: Path, tmp_path: Path) -> None:
-    words = ("backtranslate", run, "--file", mono, "--device", "cpu")
+    words = ("improve", run, "--only", "backtranslate", "--text", mono, "--device", "cpu")
     assert call(*words, "--out", tmp_path / "best.tsv").returncode == 0
-    assert call(*words, "--out", tmp_path / "drawn.tsv", "--sample", "--num-samples", 2).returncode == 0
+    assert (
+        call(*words, "--out", tmp_path / "drawn.tsv", "--set", "temperature=1", "--set", "num_samples=2").returncode
+        == 0
+    )
     best, drawn = ((tmp_path / name).read_text().splitlines() for name in ("best.tsv", "drawn.tsv"))
     assert len(drawn) > len(best) and not set(drawn) <= set(best)
 
@@ -86,7 +93,7 @@ def test_a_draw_that_breaks_off_inside_a_character_leaves_no_mark(mono: Path, tm
     run, out = make_run(tmp_path / "bytes", tokenizer="bpe", vocab_size=300), tmp_path / "drawn.tsv"
     said = load(run, device="cpu").translate(TEXTS[0], temperature=1.0, num_samples=20)
     assert any("\ufffd" in one for one in said)
-    backtranslate(run, mono, out, sample=True, device="cpu")
+    improve(run, only="backtranslate", text=mono, out=out, settings=["temperature=1"], device="cpu")
     pairs = out.read_text(encoding="utf-8")
     assert len(pairs.splitlines()) > 8 and "\ufffd" not in pairs
 
@@ -95,18 +102,17 @@ def test_a_draw_that_breaks_off_inside_a_character_leaves_no_mark(mono: Path, tm
     ("options", "sentence"),
     [
         (["--tag", " <bt>"], "--tag must not begin, end or double its blanks"),
-        (["--sample", "--beam", "4"], "searches and decode.temperature=1.0 draws"),
         (["--jobs", "0"], "--jobs must be at least 1"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(
     run: Path, mono: Path, tmp_path: Path, options: list[str], sentence: str
 ) -> None:
-    done = call("backtranslate", run, "--file", mono, "--out", tmp_path / "out.tsv", *options)
+    done = call("improve", run, "--only", "backtranslate", "--text", mono, "--out", tmp_path / "out.tsv", *options)
     assert done.returncode == 2 and sentence in done.stderr and not (tmp_path / "out.tsv").exists()
 
 
 def test_a_file_that_is_there_is_left_alone(run: Path, mono: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text(SENTENCES[0])
-    done = call("backtranslate", run, "--file", mono, "--out", tmp_path / "mine.tsv")
+    done = call("improve", run, "--only", "backtranslate", "--text", mono, "--out", tmp_path / "mine.tsv")
     assert done.returncode == 2 and (tmp_path / "mine.tsv").read_text() == SENTENCES[0]

@@ -59,9 +59,9 @@ def in_this_process(request: bulk.BulkRequest, chunks: Sequence[bulk.Chunk]) -> 
 def reply(run: Path, source: Path, out: Path, compute: bulk.Compute = in_this_process, **options: Any) -> int:
     """The exit code of such a job."""
     decode = {name: value for name, value in (SMALL | options).items() if name != "as_json"}
-    shown = translate.Shown(False, False, False, True, False)
+    shown = translate.OutputFormat(json=True)
     made = partial(
-        translate.make_job, [run], "cpu", None, decode, translate.writing.make_constraints(None, None, "", None, None), shown,
+        translate.make_job, [run], "cpu", None, decode, translate.make_constraints(None, None, "", None, None), shown,
         names_run=True,
     )  # fmt: skip
     try:
@@ -211,8 +211,8 @@ def test_weights_that_changed_meanwhile(run: Path, source: Path, tmp_path: Path)
 
 def lethal_job(run: Path) -> lines.TextJob:
     """A job that dies of one text."""
-    shown = translate.Shown(True, False, False, False, False)
-    constraints = translate.writing.make_constraints(None, None, "", None, None)
+    shown = translate.OutputFormat(scores=True)
+    constraints = translate.make_constraints(None, None, "", None, None)
     job = translate.make_job([run], "cpu", None, {"batch_size": 2}, constraints, shown, names_run=True)
 
     def answer(texts: Sequence[str]) -> Any:

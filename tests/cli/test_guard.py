@@ -77,8 +77,10 @@ def test_every_verb_has_the_guard(
     monkeypatch.setattr(tempfile, "tempdir", None)
     every = {heading: {name: broken(verb) for name, verb in group.items()} for heading, group in verbs.groups().items()}
     monkeypatch.setattr(verbs, "groups", lambda: every)
-    monkeypatch.setattr(data, "VERBS", {name: broken(verb) for name, verb in data.VERBS.items()})
-    names = [[name] for group in every.values() for name in group] + [["data", name] for name in data.VERBS]
+    monkeypatch.setattr(data, "VERBS", tuple(map(broken, data.VERBS)))
+    names = [[name] for group in every.values() for name in group] + [
+        ["data", verbs.name_of(verb)] for verb in data.VERBS
+    ]
     for words in names:
         for given in (
             [],

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.cli.own_data import sorted_words, with_data
+from glassformer.cli.recipes import sorted_words, with_data
 from glassformer.cli.verbs import run_command
 from glassformer.config import Recipe, read_recipe
 from glassformer.config.documentation import settings_of

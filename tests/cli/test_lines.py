@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from glassformer.api import load
-from glassformer.cli import answer_file, classify, fill, generate, line_input, lines, tag, translate
+from glassformer.cli import answer_file, generate, line_input, lines, translate
 from glassformer.cli.answer_file import record_of
 from glassformer.errors import ConfigError, UserError
 from tests.commands import begin, call
@@ -333,18 +333,18 @@ def test_every_verb_answers_lines_alike(tmp_path: Path) -> None:
     kinds: dict[Any, dict[str, Any]] = {
         translate.translate: {},
         generate.generate: {"model": {"family": "gpt"}, "data": {"task": "text"}},
-        fill.fill: {"model": {"family": "bert"}, "data": {"task": "text"}},
-        classify.classify: {
+        generate.fill: {"model": {"family": "bert"}, "data": {"task": "text"}},
+        generate.classify: {
             "labels": labels,
             "model": {"family": "bert", "head": "classify"},
             "data": {"task": "classify"},
         },
-        tag.tag: {"labels": labels, "model": {"family": "bert", "head": "tag"}, "data": {"task": "tag"}},
+        generate.tag: {"labels": labels, "model": {"family": "bert", "head": "tag"}, "data": {"task": "tag"}},
     }
     for verb, settings in kinds.items():
         folder = tmp_path / verb.__name__
         model = make_run(folder / "run", **settings)
-        text = "the ___ sat" if verb is fill.fill else "the cat"
+        text = "the ___ sat" if verb is generate.fill else "the cat"
         source = folder / "source.txt"
         source.write_bytes(f"{text}\n\n".encode() + b"\xff\n" + f"{text}\n".encode())
         for resume in (False, True):

@@ -103,9 +103,12 @@ MISTAKES: list[tuple[str, str]] = [
     ("train mine.toml model.family=gpt model.n_encoder_layer=2", "model.n_encoder_layer is for the encoder-decoder"),
     ("train mine.toml model.head=tag", "belong to family bert"),
     # ---- options that do not go together
-    ("translate runs/mt hello --beam 4 --temperature 0.5", "decode.beam=4 searches and decode.temperature=0.5 draws"),
+    (
+        "translate runs/mt hello --beam 4 --set temperature=0.5",
+        "decode.beam=4 searches and decode.temperature=0.5 draws",
+    ),
     ("translate runs/mt hello --n-best 5 --beam 2", "decode.n_best=5 asks for more than the 2"),
-    ("translate runs/mt hello --top-k 5", "decode.top_k chooses among which tokens to draw, and nothing is drawn"),
+    ("translate runs/mt hello --set top_k=5", "decode.top_k chooses among which tokens to draw, and nothing is drawn"),
     ("translate runs/mt hello --trace", "--trace tells more than a line can hold; add --json"),
     ("translate runs/mt hello --file lines.txt", "texts come as arguments or from --file, not both"),
     ("translate runs/mt hello --resume", "--resume goes on with the answers to a file"),
@@ -213,7 +216,23 @@ MISTAKES: list[tuple[str, str]] = [
     ("evaluate runs/mt --contrastive pairs.tsv --engine int8", "leave out other data, settings and --out"),
     ("reproduce paper --seeds 5", "takes --out, --quick, --only and --json alone"),
     ("init --task classify", "name the file"),
-    ("backtranslate runs/mt --file lines.txt --out new.tsv --sample --temperature 0", "leave one of them out"),
+    ("improve runs/mt --only backtranslate --out new.tsv", "text of the target language by --text"),
+    (
+        "improve runs/mt --only backtranslate --text lines.txt --out new.tsv --minutes 3 --json",
+        "--minutes, --json; leave",
+    ),
+    ("improve runs/mt --only clean", "--only is distill or backtranslate, not 'clean'"),
+    ("improve pairs.tsv --jobs 2", "`glassformer improve` does not take --jobs"),
+    ("info nowhere.json --tokenize Hund", "nowhere.json cannot be read"),
+    ("info runs/mt --tokenize Hund --side left", "--side is source or target"),
+    ("info runs/mt --ids Hund", "--ids takes ids"),
+    ("info runs/mt --ids '4 99999'", "there is no token 99999"),
+    # ---- how it was called before
+    ("backtranslate runs/mt --file lines.txt", "now: glassformer improve RUN --only backtranslate --text FILE --out"),
+    ("distill runs/mt", "distill is written differently now: glassformer improve RUN --only distill"),
+    ("tokenize runs/mt Hund", "tokenize is written differently now: glassformer info RUN --tokenize TEXT"),
+    ("translate runs/mt hello --top-k 5", "--top-k is a setting and no option; write --set top_k=5"),
+    ("generate runs/gpt hello --min-p=0.1", "--min-p is a setting and no option; write --set min_p=0.1"),
 ]
 
 

@@ -15,7 +15,7 @@ import pytest
 import typer
 
 import glassformer
-from glassformer.cli.verbs import groups, make_app, run_command
+from glassformer.cli.verbs import FIRST, groups, make_app, run_command
 from glassformer.config import VERSION
 from glassformer.errors import ConfigError
 from glassformer.screen import QUIET, say
@@ -83,8 +83,13 @@ def test_no_words_of_help_are_taken_for_markup() -> None:
         assert set(re.findall(r"(?<!\\)\[[a-z/#@][^\[\]]*\]|\[/\]", text)) <= {"[bold]", "[/]"}, text
 
 
-def test_help_shows_the_verbs_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_ten_verbs_and_all_of_them_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    """Broken variants: a verb that is hidden is no verb any more, or is hidden from the shell's completion, too."""
     assert run_command(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert [name for name in FIRST if f"│ {name} " not in text] == [] and text.count("│ plan ") == 0
+    assert "glassformer --help --all" in text
+    assert run_command(["--help", "--all"]) == run_command(["plan", "--help"]) == 0
     text = capsys.readouterr().out
     for heading, verbs in groups().items():
         assert heading in text and all(f" {verb} " in text for verb in verbs)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from glassformer.api import load
-from glassformer.cli import classify, fill, generate, lines, tag, translate
+from glassformer.cli import generate, lines, translate
 from glassformer.decode import driver
 from glassformer.errors import ConfigError, UserError
 from tests import commands
@@ -90,9 +90,9 @@ def quick_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_arguments_stdin_and_file_give_the_same_answers(run: Path, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    by_argument = call("translate", run, *TEXTS, "--batch-invariant")
-    by_pipe = call("translate", run, "--batch-invariant", stdin=source.read_bytes())
-    by_file = call("translate", run, "--batch-invariant", "--file", source, "--out", tmp_path / "out.txt")
+    by_argument = call("translate", run, *TEXTS, "--set", "batch_invariant=true")
+    by_pipe = call("translate", run, "--set", "batch_invariant=true", stdin=source.read_bytes())
+    by_file = call("translate", run, "--set", "batch_invariant=true", "--file", source, "--out", tmp_path / "out.txt")
     expected = load(run).translate(TEXTS, batch_invariant=True)
     assert by_argument.returncode == by_pipe.returncode == by_file.returncode == 0
     assert by_argument.stdout.decode().split("\n")[:-1] == expected
@@ -106,7 +106,7 @@ def test_a_bad_line_costs_a_sentence_and_not_its_neighbours(run: Path, tmp_path:
     glossary.write_text("cat\t1979\nriver\t丂\n", encoding="utf-8")
     bad = [b"\xff\xfe", "\ud800".encode("utf-8", "surrogatepass"), b"a\0b", b"x" * 1_000_000, b"the river"]
     stdin = b"Anna\n" + b"\n".join(bad) + b"\n\nthe cat\n"
-    done = call("translate", run, "--glossary", glossary, "--batch-invariant", stdin=stdin)
+    done = call("translate", run, "--glossary", glossary, "--set", "batch_invariant=true", stdin=stdin)
     out, said = done.stdout.decode().split("\n"), done.stderr.decode().splitlines()
     model = load(run)
     assert out == [
@@ -305,7 +305,7 @@ def test_fill_classify_and_tag(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     labels = ["NAME", "OTHER"]
     mlm = make_run(tmp_path / "mlm", tokenizer="bpe", model={"family": "bert"}, data={"task": "text"})
     with pytest.raises(SystemExit) as ended:
-        fill.fill(mlm, ["the ___ sat", "", "no mask", "___ and ___"], top=2)
+        generate.fill(mlm, ["the ___ sat", "", "no mask", "___ and ___"], top=2)
     assert ended.value.code == 1
     out = capfd.readouterr()
     rows = [line.split("\t") for line in out.out.split("\n")[:-1]]
@@ -315,16 +315,16 @@ def test_fill_classify_and_tag(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     run = make_run(
         tmp_path / "classify", labels=labels, model={"family": "bert", "head": "classify"}, data={"task": "classify"}
     )
-    classify.classify(run, ["the cat", "", "Anna"], top=2)
+    generate.classify(run, ["the cat", "", "Anna"], top=2)
     first, blank, _ = said(capfd)
     best, second = load(run).classify("the cat").labels
     assert first == f"{best.label}\t{best.probability:.4f}\t{second.label}\t{second.probability:.4f}" and blank == ""
-    classify.classify(run, ["the cat"], as_json=True)
+    generate.classify(run, ["the cat"], as_json=True)
     assert json.loads(said(capfd)[0])["labels"][0]["label"] == best.label
 
     run = make_run(tmp_path / "tag", labels=labels, model={"family": "bert", "head": "tag"}, data={"task": "tag"})
-    tag.tag(run, ["Anna lives", ""])
+    generate.tag(run, ["Anna lives", ""])
     expected = " ".join(f"{t.word}/{t.label}" for t in load(run).tag(["Anna lives"])[0])
     assert said(capfd) == [expected, ""]
-    tag.tag(run, ["Anna lives"], as_json=True)
+    generate.tag(run, ["Anna lives"], as_json=True)
     assert [word["word"] for word in json.loads(said(capfd)[0])["words"]] == ["Anna", "lives"]

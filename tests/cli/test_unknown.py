@@ -13,7 +13,7 @@ from tokenizers import models, pre_tokenizers
 
 from glassformer import tasks
 from glassformer.api import load
-from glassformer.cli import classify, fill, generate, tag, translate
+from glassformer.cli import generate, translate
 from glassformer.text.imported import ImportedTokenizer
 from glassformer.text.tokenizer import CONTROL_NAMES, UNK, Tokenizer
 from glassformer.text.unknown import unknown_pieces
@@ -30,9 +30,9 @@ RUNS: dict[str, dict[str, Any]] = {
 VERBS: dict[str, Any] = {
     "translate": translate.translate,
     "generate": generate.generate,
-    "fill": fill.fill,
-    "classify": classify.classify,
-    "tag": tag.tag,
+    "fill": generate.fill,
+    "classify": generate.classify,
+    "tag": generate.tag,
 }
 
 

@@ -12,13 +12,17 @@ from glassformer.cli.main import tell
 from glassformer.errors import UserError
 
 VERB = """
-from glassformer.cli import options
-
-
-@options.documented
 def greet_all(name: str) -> None:
-    '''Say good day.'''
+    '''Say good day.
+
+    Example: greet-all you
+
+    name: Whom.
+    '''
     print(f"good day, {name}")
+
+
+VERBS = {"Be polite": (greet_all,)}
 """
 
 
@@ -28,9 +32,7 @@ def install(folder: Path, package: str) -> None:
     for name, text in {
         "__init__.py": "",
         "cli/__init__.py": "",
-        "cli/greet_all.py": VERB,
-        "cli/verbs.toml": '["Be polite"]\ngreet-all = "greet-all you"\n',
-        "cli/options.toml": '[greet_all]\nname = { argument = true, help = "Whom." }\n',
+        "cli/verbs.py": VERB,
     }.items():
         (folder / package / name).write_text(text, encoding="utf-8")
     facts = folder / f"{package}-1.dist-info"
@@ -41,9 +43,9 @@ def install(folder: Path, package: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _looked_for_anew() -> Iterator[None]:
-    verbs.tables.cache_clear()
+    verbs.groups.cache_clear()
     yield
-    verbs.tables.cache_clear()
+    verbs.groups.cache_clear()
 
 
 def test_a_package_that_is_installed_brings_its_verbs(
@@ -54,7 +56,7 @@ def test_a_package_that_is_installed_brings_its_verbs(
     install(tmp_path, "polite_verbs")
     monkeypatch.syspath_prepend(tmp_path)
     assert verbs.run_command(["greet-all", "Ada"]) == 0 and capsys.readouterr().out == "good day, Ada\n"
-    verbs.run_command(["--help"])
+    verbs.run_command(["--help", "--all"])
     shown = capsys.readouterr().out
     assert "Be polite" in shown and "greet-all" in shown and "translate" in shown
     verbs.run_command(["greet-all", "--help"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.clean import stem_of
+from glassformer.cli.data import stem_of
 from glassformer.cli.main import main
 from glassformer.config import DataConfig
 from glassformer.data.cleaning import clean

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.clean import losses_of
+from glassformer.cli.data import losses_of
 from glassformer.config import DataConfig
 from glassformer.data.cleaning import by_two_models, clean
 from glassformer.data.cleaning.rules import RULES

@@ -112,7 +112,9 @@ def test_what_is_asked_for_is_in_it() -> None:
 
 
 def test_asked_for_where_there_is_none() -> None:
-    with pytest.raises(ConfigError, match="this run has no shortlist; `glassformer distill` makes one"):
+    with pytest.raises(
+        ConfigError, match="this run has no shortlist; `glassformer improve RUN --only distill` makes one"
+    ):
         translate_batch(member(3), SOURCES, DecodeConfig(shortlist=True))
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import typer
 
 from glassformer.cli import data as data_verbs
-from glassformer.cli.verbs import groups
+from glassformer.cli.options import as_command
+from glassformer.cli.verbs import groups, name_of
 from glassformer.config.recipe import PARTS
 from tests.fuzz import mutations
 from tests.runs.test_isolation import RECIPE
@@ -53,14 +54,13 @@ COMMANDS: dict[str, list[Any]] = {
     "fill": ["masked", "eins ___"],
     "classify": ["classify", "eins"],
     "tag": ["tag", "eins"],
-    "tokenize": ["pairs", "eins"],
     "evaluate": ["pairs", "--limit", "2"],
     "score": ["text", "eins zwei"],
     "compare": ["pairs", "pairs", "--examples", "2"],
     "look": ["pairs", "eins zwei", "--out", "new"],  # without it, into the run's own folder
     "heads": ["pairs", "--examples", "2", "--out", "new"],
     "doctor": ["pairs"],
-    "info": ["pairs"],
+    "info": ["pairs", "--tokenize", "eins"],
     "diagnose": ["pairs"],
     "museum": ["--list"],
     "audit": ["glassformer.classic:GPT"],
@@ -83,9 +83,9 @@ out."""
 def options_of(verb: str) -> dict[str, Any]:
     """The options of a verb as they are written, and the type of each."""
     every = {name: function for group in groups().values() for name, function in group.items()}
-    function = (every | {f"data {name}": one for name, one in data_verbs.VERBS.items()})[verb]
+    function = (every | {f"data {name_of(one)}": one for one in data_verbs.VERBS})[verb]
     found = {}
-    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+    for name, parameter in inspect.signature(as_command(function)).parameters.items():
         kind, *notes = typing.get_args(parameter.annotation)
         if isinstance(notes[0], typer.models.OptionInfo):
             given = [word for word in notes[0].param_decls or () if word.startswith("--")]

@@ -14,7 +14,7 @@ import torch
 from glassformer import runs
 from glassformer.api import load
 from glassformer.api.evaluation import evaluate_run
-from glassformer.cli.backtranslate import pair_writer
+from glassformer.cli.improve import pair_writer
 from glassformer.config import Recipe
 from glassformer.data.store import run_examples
 from glassformer.errors import UserError
@@ -191,11 +191,14 @@ def test_what_cannot_be_distilled_is_refused_in_a_sentence(teacher: Path, tmp_pa
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "student").write_text("thesis")
     for words, sentence in (
-        (("distill", tmp_path / "bert"), "it cannot translate"),
-        (("distill", tmp_path / "random"), "has kept no pairs to score a student on"),
-        (("distill", teacher, "model.n_embd=7", "--out", tmp_path / "odd"), "n_embd"),
-        (("distill", teacher, "--out", tmp_path / "mine"), "is there already"),
-        (("distill", teacher, "--text", tmp_path / "no.txt", "--out", tmp_path / "none"), "no.txt"),
+        (("improve", tmp_path / "bert", "--only", "distill"), "it cannot translate"),
+        (("improve", tmp_path / "random", "--only", "distill"), "has kept no pairs to score a student on"),
+        (("improve", teacher, "--only", "distill", "model.n_embd=7", "--out", tmp_path / "odd"), "n_embd"),
+        (("improve", teacher, "--only", "distill", "--out", tmp_path / "mine"), "is there already"),
+        (
+            ("improve", teacher, "--only", "distill", "--text", tmp_path / "no.txt", "--out", tmp_path / "none"),
+            "no.txt",
+        ),
     ):
         done = call(*words)
         assert done.returncode == 2 and sentence in done.stderr, done.stderr

@@ -13,7 +13,7 @@ import pytest
 
 from glassformer import runs
 from glassformer.api.evaluation import evaluate_run
-from glassformer.cli.backtranslate import pair_writer
+from glassformer.cli.improve import pair_writer
 from glassformer.data.doctor.roles import pairs_to_clean
 from glassformer.data.sources import open_split
 from glassformer.data.splits import normalized

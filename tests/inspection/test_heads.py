@@ -16,7 +16,7 @@ from rich.console import Console
 
 from glassformer import plots, probe
 from glassformer.api import load
-from glassformer.cli.heads import importances, short
+from glassformer.cli.inside import importances, short
 from glassformer.evaluation.held_out import held_out, written
 from glassformer.evaluation.teacher_forced import example_losses, model_inputs, teacher_forced
 from glassformer.inspection import heads as study

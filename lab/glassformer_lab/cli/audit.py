@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Annotated
 
 import typer
 
-from glassformer.cli import options
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
 from glassformer.screen import FOLD, make_table, table_console
@@ -19,19 +19,28 @@ OUTSIDE_AND_LOSS = _("not looked at: your loss and your training loop; see glass
 KINDS = ("auto", "decoder", "encoder", "encoder-decoder")
 
 
-@options.documented
 def audit(
     model: str,
+    *,
     arg: list[str] | None = None,
-    vocab: int = 0,
+    vocab: Annotated[int, typer.Option(min=0, max=1000000)] = 0,
     kind: str = "auto",
     time_first: bool = False,
-    seconds: float = 300,
-    as_json: options.JsonObject = False,
+    seconds: Annotated[float, typer.Option(min=1)] = 300,
+    as_json: bool = False,
 ) -> None:
     """Look for the known mistakes in anyone's Transformer in torch: small random texts go in, and what must not change its logits
     (later tokens, padding, neighbours) is changed. Its file is run, with all your rights. Exit code 1 where a law is broken, or
     could not be asked.
+
+    Example: audit my_model.py:Model --arg vocab_size=100
+
+    model (FILE.py:NAME): A file, or module, and a class, function or model in it.
+    arg (NAME=VALUE): For its constructor. Repeatable.
+    vocab: How many ids it knows; found out if not said.
+    kind: decoder, encoder or encoder-decoder; guessed if not said.
+    time_first: Its forward takes (T, B) and not (B, T).
+    seconds: How long it may take; longer, and nothing is known of it.
     """
     if kind not in KINDS:
         raise ConfigError("--kind is one of {choices}, not {kind!r}", ", ".join(KINDS), kind)

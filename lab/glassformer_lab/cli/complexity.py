@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from glassformer.cli import options
 from glassformer.errors import writing
 from glassformer.language import _
 from glassformer.screen import RIGHT, Progress, make_table, table_console
@@ -14,14 +13,16 @@ from glassformer.screen import RIGHT, Progress, make_table, table_console
 SHOWN = {0: "layer", 2: "time ~ n^p", 4: "time ~ d^q", 6: "memory ~ n^p", 8: "serial", 10: "to reach n"}
 
 
-@options.documented
-def complexity(
-    quick: bool = False, out: Path | None = None, as_json: options.JsonObject = False, device: options.Device = "auto"
-) -> None:
+def complexity(*, quick: bool = False, out: Path | None = None, as_json: bool = False, device: str = "auto") -> None:
     """Time and memory of self-attention, recurrent, convolutional, window-restricted and linear layers over length and width,
     with fitted exponents beside O(n² d), O(n d²), O(k n d²), O(r n d); sequential operations; how far gradients reach.
 
     A few minutes on a CPU.
+
+    Example: complexity --quick
+
+    quick: Small sizes, in seconds: does it run?
+    out: Where table and figure go; runs/complexity by default.
     """
     from glassformer.api.loading import pick_device
     from glassformer.files.owned import LIST, require_new_or_empty

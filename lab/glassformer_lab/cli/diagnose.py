@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
-from glassformer.cli import options
 from glassformer.language import _, localized
 from glassformer.screen import table_console
 
 
-def diagnose(run: options.Run, as_json: options.JsonObject = False) -> None:
+def diagnose(run: Path, *, as_json: bool = False) -> None:
     """Which of the well-known mistakes a run's own curve looks like, with the evidence: its first loss, its validation loss
     beside that of a table, what it writes by itself beside what teacher forcing promises. The model itself is looked through
     by [bold]glassformer audit[/].
+
+    Example: diagnose runs/dates
     """
     from glassformer.runs.folder import RunFolder
     from glassformer_lab import museum as lab

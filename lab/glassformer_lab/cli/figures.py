@@ -6,16 +6,19 @@ import runpy
 import sys
 from pathlib import Path
 
-from glassformer.cli import options
 from glassformer.errors import UserError, writing
 
 # They illustrate the documents and lie with them, in the source and not in an installed package.
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-@options.documented
 def figures(out: Path = Path("docs/figures")) -> None:
-    """Draw the figures of the parts (docs/tour), each from the part itself."""
+    """Draw the figures of the parts (docs/tour), each from the part itself.
+
+    Example: figures
+
+    out: The folder they go to, as SVG.
+    """
     if not (DOCS / "make_figures.py").is_file():
         raise UserError(
             "the figures of the tour are drawn in a checkout of the source, and this package is installed without it"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from glassformer.cli import options
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.language import _, localized
@@ -15,13 +15,24 @@ from glassformer.screen import FOLD, make_table, table_console
 HEADS = (_("exercise"), _("case"), _("result"))
 
 
-@options.documented
 def homework(
-    names: list[str] | None = None, out: Path | None = None, check: Path | None = None, seconds: float = 300
+    names: list[str] | None = None,
+    *,
+    out: Path | None = None,
+    check: Path | None = None,
+    seconds: Annotated[float, typer.Option(min=1)] = 300,
 ) -> None:
     """Ten exercises from softmax to a trained translator: parts of glassformer.classic with a hole and hints in two languages.
     With --check, what is in the file is held to the laws, and what is wrong is said by its name and in numbers; the exit code is
-    then 1. The file is run, with all your rights."""
+    then 1. The file is run, with all your rights.
+
+    Example: homework attention
+
+    names ([NAME]...): Exercises; without any, they are listed.
+    out: The file to write; NAME.py by default. A new file.
+    check (FILE.py): Grade this file: it is run, with all your rights.
+    seconds: With --check: how long the file may take; longer, and it is not graded.
+    """
     console = table_console()
     if check is not None:
         if not check.is_file():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from glassformer.cli import options
 from glassformer.config import did_you_mean
 from glassformer.errors import UserError
 from glassformer.language import _, localized, padded
@@ -14,11 +13,16 @@ from glassformer.screen import FOLD, make_table, table_console
 SHOWN = (0, 2, 3, 4, 5, 7, 8)  # columns of the page's table
 
 
-@options.documented
-def museum(words: list[str] | None = None, show_list: bool = False, out: Path = Path("runs/museum")) -> None:
+def museum(words: list[str] | None = None, *, show_list: bool = False, out: Path = Path("runs/museum")) -> None:
     """Train a small model with each of the well-known mistakes beside the right one: curves, samples, what [bold]audit[/] finds
     in the model and [bold]diagnose[/] in the curve. About ten minutes on two cores; trials are kept, and a visit that was broken
     off goes on. One mistake in a run of your own, in Python: [bold]runs.train(recipe, out, build=planting("softmax-twice"))[/].
+
+    Example: museum softmax-twice
+
+    words ([NAME|KEY.SUB=VALUE]...): Mistakes, all by default; and changes of the recipe.
+    show_list (--list): Only name the mistakes.
+    out: Where runs, table and figure go.
     """
     from glassformer.runs.stop import STOPPED, Stopped
     from glassformer_lab import museum as lab

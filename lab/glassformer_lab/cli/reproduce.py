@@ -7,7 +7,6 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.cli import options
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
 from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, table_console, warn
@@ -16,14 +15,14 @@ if TYPE_CHECKING:
     from glassformer_lab.reproduce.report import Outcome, ReproductionReport
 
 
-@options.documented
 def reproduce(
     name: str | None = None,
-    overrides: options.Changes = None,
+    overrides: list[str] | None = None,
+    *,
     data: Path | None = None,
     seeds: int | None = None,
     out: Path | None = None,
-    as_json: options.JsonObject = False,
+    as_json: bool = False,
     overwrite: bool = False,
     quick: bool = False,
     only: list[str] | None = None,
@@ -33,6 +32,17 @@ def reproduce(
     Figures 3 to 5 of Attention Is All You Need at a size that fits, each number beside theirs.
 
     Exit codes: 0 the goal is reached; 1 it is not; 2 something to put right; 75 stopped on request.
+
+    Example: reproduce dates
+
+    name: What to reproduce; without it, a list.
+    data: The folder with the data; else where `data get` puts it.
+    seeds: So many runs, each with another seed.
+    out: Where runs and results go; runs/reproduce/NAME by default.
+    overwrite: Throw away runs that are there.
+    quick: paper: a few steps of each piece, to see it run.
+    only: paper: this piece alone (table1 to table4, figures); several times.
+    measure (--plan/--no-plan): Say how long it will take, by the first steps.
     """
     if name is None:
         show_list(as_json)

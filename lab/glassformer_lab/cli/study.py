@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from glassformer.cli import options
 from glassformer.errors import ConfigError
 from glassformer.language import _, language, localized, padded
 from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, say, table_console, warn
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 OUT = Path("runs") / "studies"
 
 
-@options.documented
 def study(
     names: list[str] | None = None,
+    *,
     everything: bool = False,
     quick: bool = False,
     full: bool = False,
@@ -36,6 +35,17 @@ def study(
     Trials are kept as they are done, so a study that was broken off goes on where it was. Each ends with a table, a picture
     and a verdict: holds, mixed, does not hold, not settled (the rule is told by `docs/claims.md`). Exit codes: 0 done;
     2 something to put right; 75 stopped on request (Ctrl-C or SIGTERM).
+
+    Example: study residuals --quick
+
+    names: Which claims; without a name, a list of them.
+    everything (--all): All of them, one after the other; more than a day on two cores.
+    quick: A look in two minutes: fewer seeds, fewer steps.
+    full: More seeds and sizes than by default.
+    out: Where trials, tables and pictures go; runs/studies by default.
+    jobs: Trials at once; as many as there are cores by default.
+    device: Where trials run: cpu, or cuda, several at once there too.
+    as_json (--json): A JSON object a line on stdout.
     """
     if quick and full:
         raise ConfigError("--quick and --full contradict each other; leave one out")

@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.cli import options
 from glassformer.errors import writing
 from glassformer.language import _, localized
 from glassformer.screen import BARE, FIXED, RIGHT, make_table, table_console, warn
@@ -19,10 +18,10 @@ SHOWN = {0: {}, 3: FIXED | RIGHT, 4: FIXED | RIGHT, 5: RIGHT, 6: FIXED | RIGHT, 
 """Of the columns: all of them are wider than a terminal."""
 
 
-@options.documented
 def sweep(
     recipe: str | None = None,
     overrides: list[str] | None = None,
+    *,
     vary: list[str] | None = None,
     seeds: int | None = None,
     out: Path | None = None,
@@ -30,13 +29,25 @@ def sweep(
     cross: bool = False,
     quick: bool = False,
     only_plan: bool = False,
-    as_json: options.JsonObject = False,
+    as_json: bool = False,
 ) -> None:
     """Change one thing at a time and see what it is worth: [bold]glassformer sweep dates --vary model.n_head=1,2,8[/].
 
     Every variant is trained with several seeds and held against the recipe as it is. The same command goes on where it
     was stopped. Ready: table3, parts, gpt-ablation. Exit codes: 0 done; 1 some trials did not get to their end; 2 something
     to put right; 75 stopped on request and saved.
+
+    Example: sweep dates --vary model.n_layer=1,2,4 --seeds 3
+
+    recipe: A recipe's name or a .toml file, or a ready ablation; without it, a list.
+    overrides ([KEY.SUB=VALUE]...): Changes for every trial.
+    vary (KEY=A,B,C): Vary this; settings that move together in one: 'K=1,2 L=8,4'.
+    seeds: Trainings of each variant, with seeds one after the other; 3.
+    out: Where everything goes; runs/sweep/NAME by default.
+    jobs: Trials at a time; on a CPU one a core, on CUDA one.
+    cross: Every combination, not one thing at a time.
+    quick: A few steps of one seed: does it run?
+    only_plan (--plan): Say what it would cost, and no more.
     """
     from glassformer import runs
     from glassformer_lab import sweep as study

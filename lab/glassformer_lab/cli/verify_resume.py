@@ -5,17 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from glassformer.cli import options
 from glassformer.config import read_recipe
 from glassformer.language import _
 from glassformer.screen import RIGHT, make_table, say, table_console
 
 
-@options.documented
-def verify_resume(recipe: str, overrides: list[str] | None = None, steps: int = 20) -> None:
+def verify_resume(recipe: str, overrides: list[str] | None = None, *, steps: int = 20) -> None:
     """Train 2n steps; train n, kill, resume, train n; show whether the two agree, bit by bit.
 
     Exit codes: 0 they agree; 1 they differ; 2 something to put right.
+
+    Example: verify-resume dates --steps 20
+
+    recipe: A recipe's name or a .toml file.
+    overrides ([KEY.SUB=VALUE]...): Changes, such as train.ema=0.99.
+    steps: n: trains 2n steps, and n, a kill, a resume and n.
     """
     from glassformer.runs import pick_device
     from glassformer_lab import verify_resume as study

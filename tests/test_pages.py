@@ -97,7 +97,7 @@ def fault_of(command: str) -> str | None:
             key, _, values = one.partition("=")
             for value in () if key.startswith("data.") else values.split(","):
                 read_recipe(base, [*changes, f"{key}={value}"])
-    if verb.name == "info" and plain and "--settings" not in words:
+    if verb.name == "info" and plain and "--settings" not in words and not plain[0].startswith("runs/"):
         return None if plain[0] in PRESETS or plain[0] in recipe_names() else f"there is no preset {plain[0]}"
     return None
 

@@ -13,8 +13,7 @@ from glassformer.errors import UserError, writing
 from glassformer.language import _, localized
 from glassformer.screen import FIXED, FOLD, RIGHT, Progress, make_table, table_console, warn
 
-AT_ONCE = 256  # pairs that `score` reads at a time
-STAGES = 5  # that the study of `compare` tells of, and its end
+AT_ONCE, STAGES = 256, 5  # pairs that `score` reads at a time; what the study of `compare` tells of
 
 
 def new_file(path: Path) -> Callable[[str | bytes], None]:
@@ -227,7 +226,6 @@ def compare(
 
     models = load(first, device=device), load(second, device=device)
     names = (first.name, second.name) if first.name != second.name else (str(first), str(second))
-
     with Progress("compare", STAGES) as display:
 
         def tell(what: str) -> None:

@@ -84,7 +84,7 @@ def prose(path: Path) -> Iterator[str]:
 
 def missing(text: str, *, names: bool = True) -> list[str]:
     """What a text names and the checkout does not have."""
-    gone = [name for name in FILE.findall(text) if name not in files() | THEIRS]
+    gone = [name for name in FILE.findall(text) if name not in files() | THEIRS and not Path(name).stem.isupper()]
     for said in IN_TICKS.findall(text) if names else []:
         name = said.removesuffix("()")
         if NAME.fullmatch(name) and Path(name).suffix not in FILES and not set(name.split(".")) <= known():

@@ -281,7 +281,7 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
     context, option = getattr(error, "ctx", None), getattr(error, "option_name", None)
     path = "glassformer" if context is None else context.command_path
     message = " ".join(str(error.format_message()).split()).rstrip(".")
-    if context is not None and (match := re.match("No such command '(.*)'", message)):
+    if context is not None and (match := re.match("No such command '([^']*)'", message)):
         mistake = unknown_command(match[1], list(getattr(context.command, "commands", {})))
         if match[1] in MOVED or "glassformer-lab" in mistake:
             return mistake

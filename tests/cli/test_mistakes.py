@@ -33,7 +33,7 @@ device = "cpu"
 MISTAKES: list[tuple[str, str]] = [
     # ---- words that were mistyped
     ("trane mine.toml", "there is no command 'trane' (did you mean 'train'?)"),
-    ("data chek pairs.tsv", "there is no command 'chek' (did you mean 'check'?)"),
+    ("data chek pairs.tsv", "there is no command 'chek' (did you mean 'check'?); see: glassformer data --help"),
     ("train mine.toml --overwite", "there is no option --overwite (did you mean '--overwrite'?)"),
     ("train datess", "there is no recipe 'datess' (did you mean 'dates'?)"),
     ("train mine.tml", "there is no recipe 'mine.tml'"),

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 
 import glassformer
-from glassformer.data.builtin.written_dates import draw_writings
+from glassformer.data.builtin.dates import draw_writings
 from glassformer.improve.shortlist import translation_table
 from glassformer.nn.taps import record
 from glassformer.tasks.markup import translate_segments

@@ -26,9 +26,10 @@ from glassformer.data.augment import PERTURBATIONS, perturbed
 from glassformer.data.batches import Batch, SentenceBatches, recipe_batches
 from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.files import ReadContext
-from glassformer.data.memory import memory_rows
-from glassformer.data.origins import SPLITS, origins_of
+from glassformer.data.origins import origins_of
+from glassformer.data.readers import WHERE, records_in, rows_of
 from glassformer.data.sources import open_split
+from glassformer.data.splits import SPLITS
 from glassformer.data.store import run_examples, stored_splits
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import example_scores
@@ -288,7 +289,8 @@ def evaluate(
     if file is not None:
         examples = list(pairs_of_files(model, [Path(file)], []))
     else:
-        examples = [row.example for row in memory_rows(config, data, ReadContext())]
+        rows = rows_of(config, enumerate(records_in(data), 1), WHERE, ReadContext())
+        examples = [row.example for row in rows]
     if not examples:
         raise UserError("there is not a single example to score; give a list with at least one")
     scores, count, notes = score_examples(model, model.recipe, config, "test", examples, limit)

@@ -41,7 +41,7 @@ def get(name: str, *, out: Path | None = None, mirror: str | None = None) -> Non
     console = table_console()
     for split, size in sizes.items():
         console.print(f"{split:<6}{size:>9,} {what}")
-    console.print(_("in {folder} (licence: {licence})", folder, download.COLLECTIONS[name].licence), soft_wrap=True)
+    console.print(_("in {folder} (licence: {licence})", folder, download.collections()[name].licence), soft_wrap=True)
 
 
 def check(

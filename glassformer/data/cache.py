@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from glassformer.config import VERSION, DataConfig
-from glassformer.data.origins import SPLITS, named_files, origins_of
+from glassformer.data.origins import named_files, origins_of
+from glassformer.data.splits import SPLITS
 from glassformer.errors import UserError
 from glassformer.files import owned, structured
 from glassformer.files.cache import CacheEntry, cache_folder, is_private, remove

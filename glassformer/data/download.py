@@ -24,19 +24,21 @@ import json
 import os
 import re
 import time
+import tomllib
 import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from glassformer.config import not_among
+from glassformer.data.builtin.treebank import tree_pairs
 from glassformer.data.files import numbered_lines
-from glassformer.data.penn import tree_pairs
 from glassformer.data.splits import fraction_of
 from glassformer.errors import UserError
 from glassformer.files import durable, structured
@@ -57,34 +59,21 @@ MOST_HELD_OUT = 1000
 
 @dataclass(frozen=True)
 class Collection:
-    """A corpus that can be fetched: where from, its checksums, how it is cut into splits, its licence."""
+    """A corpus that can be fetched."""
 
     base: str  # files are at base/name
-    files: Mapping[str, str | None]  # names, with their SHA-256 where it is known
-    cut: Callable[[Path, Sequence[Path]], dict[str, int]]  # writes the splits, returns their sizes
+    files: Mapping[str, str]  # names, with their SHA-256 where it is known
     licence: str
 
 
-# Fetching
+@cache
+def collections() -> dict[str, Collection]:
+    """The corpora that can be fetched, by name: those of collections.toml."""
+    tables = tomllib.loads(Path(__file__).with_name("collections.toml").read_text(encoding="utf-8"))
+    return {name: Collection(**table) for name, table in tables.items()}
 
 
-def get(name: str, folder: str | Path, base_urls: Mapping[str, str] | None = None) -> dict[str, int]:
-    """Fetch a collection into `folder`; what is there and whole is not fetched again. Returns the size of each split.
-
-    `base_urls` replaces the address of a collection: a mirror, or a server in a test.
-    """
-    if name not in COLLECTIONS:
-        told = not_among(name, COLLECTIONS)
-        raise UserError("there is no collection {name!r}{suggestion}; there are {collections}", *told)
-    collection = COLLECTIONS[name]
-    base = (base_urls or {}).get(name, collection.base)
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        files = [fetch(f"{base}/{file}", folder, sha256) for file, sha256 in collection.files.items()]
-        return collection.cut(folder, files)
-    except OSError as error:
-        raise UserError("{filename} cannot be written: {reason}", folder, error.strerror or error) from None
+# Fetching a file
 
 
 def shown(address: Any) -> str:
@@ -93,7 +82,7 @@ def shown(address: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
-def fetch(url: str, folder: Path, sha256: str | None) -> Path:
+def fetch(url: str, folder: Path, sha256: str) -> Path:
     """The file under its own name, whole and right; or a sentence, and nothing at all."""
     path = folder / url.rsplit("/", 1)[-1]
     known = sha256 or read_lock(folder).get(path.name)
@@ -168,27 +157,21 @@ def download(url: str, folder: Path) -> Path:
     )
     try:
         return Path(pooch.retrieve(url, known_hash=None, fname="file", path=folder, downloader=fetcher))
+    except UserError:
+        raise
     except requests.exceptions.HTTPError as error:
         answer = error.response
         reason = f"{answer.status_code} {answer.reason}" if answer is not None else shown(error)
         raise UserError("{url} answered {reason}; nothing was kept", shown(url), reason) from None
-    except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ReadTimeout) as error:
-        raise UserError(broke_off(url, error)) from None
-    except requests.exceptions.ConnectionError as error:
-        if "timed out" in str(error):  # in the middle of a body
-            raise UserError(broke_off(url, error)) from None
-        why = getattr(error.args[0] if error.args else error, "reason", error)
-        raise UserError("{url} cannot be reached: {reason}", shown(url), shown(str(why).rpartition(": ")[2])) from None
-    except UserError:
-        raise
     except (requests.exceptions.RequestException, ValueError) as error:  # ValueError: of an address that cannot be one
-        raise UserError("{url} cannot be fetched: {error}", shown(url), shown(error)) from None
-
-
-def broke_off(url: str, error: Exception) -> str:
-    """A sentence for half a file."""
-    why = shown(str(error).rpartition(": ")[2]) or type(error).__name__
-    return _("the download of {url} broke off ({why}); nothing was kept, try again", shown(url), why)
+        cause = getattr(error.args[0] if error.args else error, "reason", error)
+        why = shown(str(cause).rpartition(": ")[2]) or type(error).__name__
+        began = (requests.exceptions.ChunkedEncodingError, requests.exceptions.ReadTimeout)
+        if isinstance(error, began) or "timed out" in str(error):  # in the middle of a body
+            raise UserError(
+                "the download of {url} broke off ({why}); nothing was kept, try again", shown(url), why
+            ) from None
+        raise UserError("{url} cannot be reached: {reason}", shown(url), why) from None
 
 
 class DownloadDisplay:
@@ -287,14 +270,14 @@ def cut_multi30k(folder: Path, files: Sequence[Path]) -> dict[str, int]:
 
 
 def cut_treebank(folder: Path, files: Sequence[Path]) -> dict[str, int]:
-    """Sentences and their trees (data/penn.py), article by article."""
+    """Sentences and their trees (data/builtin/treebank.py), article by article."""
     try:
         with zipfile.ZipFile(files[0]) as archive:
-            articles = [one for one in archive.infolist() if re.search(r"combined/wsj_\d+\.mrg$", one.filename)]
-            if sum(one.file_size for one in articles) > LARGEST_TEXT:
+            articles = [file for file in archive.infolist() if re.search(r"combined/wsj_\d+\.mrg$", file.filename)]
+            if sum(file.file_size for file in articles) > LARGEST_TEXT:
                 raise ValueError(f"it unpacks to more than {LARGEST_TEXT >> 20} MiB")
-            articles.sort(key=lambda one: one.filename)
-            pairs = [tree_pairs(archive.read(one).decode("utf-8")) for one in articles]
+            articles.sort(key=lambda file: file.filename)
+            pairs = [tree_pairs(archive.read(file).decode("utf-8")) for file in articles]
     except (*BROKEN, ValueError) as error:
         raise UserError(
             "{files} is not the sample of the treebank ({error}); remove it and try again", files[0], error
@@ -304,8 +287,8 @@ def cut_treebank(folder: Path, files: Sequence[Path]) -> dict[str, int]:
         raise UserError("{files} has {n_articles} articles, too few to be cut into splits", files[0], len(pairs))
     splits = {"train": pairs[: -2 * tenth], "val": pairs[-2 * tenth : -tenth], "test": pairs[-tenth:]}
     return {
-        split: write_pairs(folder / f"{split}.tsv", [pair for article in found for pair in article])
-        for split, found in splits.items()
+        split: write_pairs(folder / f"{split}.tsv", [pair for article in chosen for pair in article])
+        for split, chosen in splits.items()
     }
 
 
@@ -320,40 +303,31 @@ def cut_shakespeare(folder: Path, files: Sequence[Path]) -> dict[str, int]:
     return {name: len(text) for name, text in parts.items()}
 
 
-GITHUB = "https://raw.githubusercontent.com"
-
-
-def tatoeba(language: str) -> Collection:
-    """The pairs of English with a language, by its ISO 639-3 code."""
-    return Collection("https://www.manythings.org/anki", {f"{language}-eng.zip": None}, cut_tatoeba, "CC-BY 2.0 FR")
-
-
-def multi30k(language: str) -> Collection:
-    """Task 1 of Multi30k from English: raw files, and the publisher's lower-cased and tokenised ones."""
-    names = [
-        form.format(part, side)
-        for form in ("raw/{}.{}.gz", "tok/{}.lc.norm.tok.{}")
-        for part in ("train", "val", "test_2016_flickr")
-        for side in ("en", language)
-    ]
-    folder = f"{GITHUB}/multi30k/dataset/master/data/task1"
-    return Collection(folder, dict.fromkeys(names), cut_multi30k, "research and education, non-commercial")
-
-
-COLLECTIONS: dict[str, Collection] = {
-    **{f"tatoeba:en-{code}": tatoeba(archive) for code, archive in (("de", "deu"), ("fr", "fra"), ("zh", "cmn"))},
-    "multi30k:en-de": multi30k("de"),
-    "multi30k:en-fr": multi30k("fr"),
-    "shakespeare": Collection(
-        f"{GITHUB}/karpathy/char-rnn/master/data/tinyshakespeare",
-        {"input.txt": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"},
-        cut_shakespeare,
-        "public domain",
-    ),
-    "treebank": Collection(
-        f"{GITHUB}/nltk/nltk_data/gh-pages/packages/corpora",
-        {"treebank.zip": None},
-        cut_treebank,
-        "(C) LDC 1995, non-commercial use",
-    ),
+CUTS: dict[str, Callable[[Path, Sequence[Path]], dict[str, int]]] = {
+    "tatoeba": cut_tatoeba,
+    "multi30k": cut_multi30k,
+    "shakespeare": cut_shakespeare,
+    "treebank": cut_treebank,
 }
+"""By the name of a collection up to its colon: writes the splits from the files, and returns their sizes."""
+
+
+# Fetching
+
+
+def get(name: str, folder: str | Path, base_urls: Mapping[str, str] | None = None) -> dict[str, int]:
+    """Fetch a collection into `folder`; what is there and whole is not fetched again. Returns the size of each split.
+
+    `base_urls` replaces the address of a collection: a mirror, or a server in a test.
+    """
+    known = collections()
+    if name not in known:
+        raise UserError("there is no collection {name!r}{suggestion}; there are {collections}", *not_among(name, known))
+    base = (base_urls or {}).get(name, known[name].base)
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files = [fetch(f"{base}/{file}", folder, sha256) for file, sha256 in known[name].files.items()]
+        return CUTS[name.partition(":")[0]](folder, files)
+    except OSError as error:
+        raise UserError("{filename} cannot be written: {reason}", folder, error.strerror or error) from None

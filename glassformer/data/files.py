@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from glassformer.errors import UserError
 from glassformer.files.user_data import FileFacts, UserFile
@@ -46,6 +47,15 @@ class BadLine(UserError):
         self.kind, self.path, self.line, self.problem = kind, str(path), line, problem
 
 
+class Unusable(Exception):
+    """Why a line or a record cannot be used, told by who does not know where it stands; `kind` as of `BadLine`."""
+
+    def __init__(self, kind: str, problem: str) -> None:
+        super().__init__(problem)
+        self.kind, self.problem = kind, problem
+
+
+T = TypeVar("T")
 ErrorHandler = Callable[[BadLine], None]
 
 
@@ -77,6 +87,14 @@ class ReadContext:
     def position(self) -> int:
         """Bytes read so far, packed as they are."""
         return sum(file.size for file in self.files) + sum(file.reader.position for file in self.open_files)
+
+    def attempt(self, path: Path | str, line: int | None, read: Callable[..., T], *values: Any) -> T | None:
+        """What `read` makes of some values; None after a complaint if they cannot be used."""
+        try:
+            return read(*values)
+        except Unusable as error:
+            self.complain(BadLine(error.kind, path, line, error.problem))
+            return None
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[UserFile]:

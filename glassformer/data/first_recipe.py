@@ -3,8 +3,8 @@ for how long.
 
 Nothing clever, to be seen and then changed (`glassformer init`). Of pairs a few thousand are looked at. The vocabulary
 grows with their number, from three thousand pieces at 30,000 pairs to 8,000 at a million, and by the characters of a script
-that has many; width and depth grow and dropout falls in a few stages (`SIZES`). For a GPU steps are larger and each batch is
-read twice (R-Drop), for which a CPU has no time. Single words (spelling to sound, inflection) are learned by the character, as
+that has many; width and depth grow and dropout falls in a few stages (first_recipe.toml). For a GPU steps are larger and each batch
+is read twice (R-Drop), for which a CPU has no time. Single words (spelling to sound, inflection) are learned by the character, as
 Wu, Cotterell and Hulden do (2021), and nothing of them is changed at random. What is chosen gives way to what a person says.
 docs/decisions.md says what was measured.
 """
@@ -12,13 +12,15 @@ docs/decisions.md says what was measured.
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import math
 import re
+import tomllib
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,15 +32,14 @@ from glassformer.config.fields import coerce
 from glassformer.config.recipe import apply_overrides
 from glassformer.data.doctor.roles import arrange, fields_in_words
 from glassformer.data.files import ReadContext
-from glassformer.data.origins import SPLITS
 from glassformer.data.sources import all_rows
+from glassformer.data.splits import SPLITS
 from glassformer.errors import ConfigError
 from glassformer.language import _
 from glassformer.text.languages import is_han
 
-EPOCHS, FEWEST_STEPS, MOST_STEPS = 20, 1000, 50_000  # of text and labels; of pairs see SIZES
+EPOCHS, FEWEST_STEPS, MOST_STEPS = 20, 1000, 50_000  # of text and labels; of pairs see first_recipe.toml
 BYTES_A_TOKEN = 4  # of text in pieces of words, roughly
-BERT: dict[str, Any] = {"family": "bert", "n_layer": 2, "n_head": 4, "n_embd": 128, "dropout": 0.3}
 LOOKED_AT = 5000  # pairs; of more the number follows from the size of the file
 COMMON = 5  # a character that occurs so often among them has a piece of its own
 FEWEST_PIECES, MOST_PIECES = 1000, 32_000
@@ -52,61 +53,29 @@ WARMUP, VALIDATIONS = 1 / 5, 4  # the largest share of the steps, and the fewest
 AVERAGED = 1 / 5  # the largest share of the steps over which the weights are averaged: the first ones are no model yet
 FEWEST_TOKENS = 512  # a step, of pairs so few that an epoch would have less than four steps
 TOKENS_A_PAIR = 8  # of a target, in what the sizes were measured on; pairs of fewer count as fewer
+OF_MUON = ("optimizer", "learning_rate", "warmup", "min_rate", "weight_decay", "ema")  # chosen together
+SHAPE = ("n_layer", "n_embd", "dropout")  # of a model, as it is shown
 FIELD_SETTINGS = ("source_field", "target_field", "text_field", "label_field", "features_field")
-SHAPE = ("n_layer", "n_head", "n_embd", "n_hidden", "dropout")
 
 
-@dataclass(frozen=True)
-class Size:
-    """What is chosen for at most so many pairs: the model's shape, tokens a step, epochs, the fewest steps, and what else [data]
-    and [train] say."""
-
-    pairs: float
-    shape: tuple[int, int, int, int, float]
-    batch_tokens: int
-    epochs: int = 20
-    steps: int = 1000
-    data: Mapping[str, Any] = field(default_factory=dict)
-    train: Mapping[str, Any] = field(default_factory=dict)
-
-
-MUON = {"optimizer": "muon", "learning_rate": 2e-3, "warmup": 300, "min_rate": 0.05, "weight_decay": 0.02, "ema": 0.998}
-VARIED = {"bpe_dropout": 0.05, "augment": 0.15}
-SOME = Size(50_000, (4, 4, 256, 512, 0.3), 4096, 25, 2500, VARIED, MUON)
-SOME_ON_GPU = replace(SOME, batch_tokens=8192, epochs=45, steps=4000, train=MUON | {"r_drop": 1.0})
-MANY = Size(
-    500_000,
-    (6, 4, 512, 1024, 0.3),
-    8192,
-    data=VARIED | {"segmentations": 0},
-    train={"warmup": 2000, "learning_rate": 7e-4},
-)
-MORE = Size(
-    float("inf"),
-    (6, 8, 512, 2048, 0.1),
-    16_384,
-    data={"augment": 0.15, "segmentations": 0},
-    train={"warmup": 4000, "learning_rate": 7e-4},
-)
-SIZES = {False: [SOME, MANY, MORE], True: [SOME_ON_GPU, MANY, MORE]}
-"""By whether there is a GPU."""
-WORD_TRAINING = {"warmup": 1000, "metric": "exact_match"}
-WORDS = {
-    False: Size(float("inf"), (3, 4, 128, 512, 0.3), 128, steps=4000, train=WORD_TRAINING),
-    True: Size(float("inf"), (4, 4, 256, 1024, 0.3), 400, steps=10_000, train=WORD_TRAINING),
-}
-"""Of single words; its batches are counted in pairs."""
-MODELS: dict[str, dict[str, Any]] = {
-    "text": {"preset": "shakespeare-char", "n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 128},
-    "classify": BERT | {"head": "classify", "pool": "mean"},
-    "tag": BERT | {"head": "tag"},
-}
 WHAT = {
     "pairs": _("an encoder-decoder, since it holds pairs"),
     "text": _("a GPT, since it holds text"),
     "classify": _("a BERT that classifies"),
     "tag": _("a BERT that tags words"),
 }
+
+
+@functools.cache
+def chosen_by_size() -> dict[str, Any]:
+    """What is chosen for pairs, single words and texts, as first_recipe.toml has it."""
+    return tomllib.loads(Path(__file__).with_name("first_recipe.toml").read_text(encoding="utf-8"))
+
+
+def size_for(pairs: float, gpu: bool, rows: str) -> Mapping[str, Any]:
+    """What is chosen for so many `pairs` (or `words`, as `rows` says), with a GPU or without one."""
+    sizes = chosen_by_size()[rows]
+    return next(size for size in sizes if pairs <= size["most"] and size.get("gpu", gpu) == gpu)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -172,47 +141,47 @@ def count_pairs(config: DataConfig) -> PairCount:
     return PairCount(pairs, each, sum(count >= COMMON for count in characters.values()), length, single_words)
 
 
-def vocabulary_for(found: PairCount) -> int:
+def vocabulary_for(counted: PairCount) -> int:
     """Pieces of words, for so many pairs and characters: a power of the number of pairs between those of `PIECES` and beyond.
 
     >>> [vocabulary_for(PairCount(pairs, 80, 100)) for pairs in (1_000, 5_000, 30_000, 1_000_000)]
     [1100, 3100, 3100, 8100]
     """
-    if found.pairs < PIECES[0][0]:
-        by_pairs = PIECES[0][1] * found.pairs / PIECES[0][0]
+    if counted.pairs < PIECES[0][0]:
+        by_pairs = PIECES[0][1] * counted.pairs / PIECES[0][0]
     else:
-        (few, low), (many, high) = PIECES[:2] if found.pairs < PIECES[1][0] else PIECES[1:]
-        by_pairs = low * (found.pairs / few) ** (math.log(high / low) / math.log(many / few))
-    return round(min(MOST_PIECES, max(FEWEST_PIECES, by_pairs) + found.characters) / 100) * 100
+        (few, low), (many, high) = PIECES[:2] if counted.pairs < PIECES[1][0] else PIECES[1:]
+        by_pairs = low * (counted.pairs / few) ** (math.log(high / low) / math.log(many / few))
+    return round(min(MOST_PIECES, max(FEWEST_PIECES, by_pairs) + counted.characters) / 100) * 100
 
 
-def recipe_for_pairs(found: PairCount, gpu: bool, said: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """What a recipe for pairs says besides its files. `said`: settings by their whole names, as a person wrote them."""
-    tokenizer = said.get("data.tokenizer", "char" if found.single_words else "bpe")
-    tokens = found.target_tokens(tokenizer)
-    if found.single_words and tokenizer == "char":
-        size = WORDS[gpu]
-        together = min(size.batch_tokens, max(32, found.pairs // 10))
+def recipe_for_pairs(counted: PairCount, gpu: bool, given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """What a recipe for pairs says besides its files. `given`: settings by their whole names, as a person wrote them."""
+    tokenizer = given.get("data.tokenizer", "char" if counted.single_words else "bpe")
+    tokens = counted.target_tokens(tokenizer)
+    if counted.single_words and tokenizer == "char":
+        size = size_for(counted.pairs, gpu, "words")
+        together = min(size["batch_tokens"], max(32, counted.pairs // 10))
         data: dict[str, Any] = {"tokenizer": "char", "batch_tokens": math.ceil(together * tokens / 8) * 8}
     else:
-        pairs = found.pairs * min(1.0, tokens / TOKENS_A_PAIR)
-        size = next(size for size in SIZES[gpu] if pairs <= size.pairs)
-        quarter = int(found.pairs * tokens / 4) // 64 * 64
-        batch_tokens = min(size.batch_tokens, max(FEWEST_TOKENS, quarter))
-        data = {"vocab_size": vocabulary_for(found), "batch_tokens": batch_tokens, **size.data}
-        if tokenizer != "bpe" or "data.tokenizer_file" in said:
+        pairs = counted.pairs * min(1.0, tokens / TOKENS_A_PAIR)
+        size = size_for(pairs, gpu, "pairs")
+        quarter = int(counted.pairs * tokens / 4) // 64 * 64
+        batch_tokens = min(size["batch_tokens"], max(FEWEST_TOKENS, quarter))
+        data = {"vocab_size": vocabulary_for(counted), "batch_tokens": batch_tokens, **size["data"]}
+        if tokenizer != "bpe" or "data.tokenizer_file" in given:
             data.pop("bpe_dropout", None)
-        if found.single_words:
+        if counted.single_words:
             data.pop("augment", None)
-    epoch = max(1.0, found.pairs * tokens / data["batch_tokens"])
-    train = {"label_smoothing": 0.1, **size.train}
-    if "train.optimizer" in said:
-        train = {key: value for key, value in train.items() if key not in MUON}
-    train |= schedule_for(within(size.epochs * epoch, epoch, size.steps), epoch, said, train.pop("warmup", None))
+    epoch = max(1.0, counted.pairs * tokens / data["batch_tokens"])
+    train = {"label_smoothing": 0.1, **size["train"]}
+    if "train.optimizer" in given:
+        train = {key: value for key, value in train.items() if key not in OF_MUON}
+    steps = within(size["epochs"] * epoch, epoch, size["steps"])
+    train |= schedule_for(steps, epoch, given, train.pop("warmup", None))
     if "ema" in train:
         train["ema"] = min(train["ema"], round(1 - 1 / max(2.0, AVERAGED * train["steps"]), 4))
-    model = dict(zip(SHAPE, size.shape, strict=True))
-    return {"model": model, "data": data, "train": train, "decode": {"beam": 5, "alpha": 1.0}}
+    return {"model": dict(size["model"]), "data": data, "train": train, "decode": {"beam": 5, "alpha": 1.0}}
 
 
 def within(steps: float, epoch: float, fewest: int = FEWEST_STEPS) -> int:
@@ -220,12 +189,12 @@ def within(steps: float, epoch: float, fewest: int = FEWEST_STEPS) -> int:
     return max(100, int(min(MOST_STEPS, MOST_EPOCHS * epoch, max(fewest, steps))) // 100 * 100)
 
 
-def schedule_for(steps: int, epoch: float, said: Mapping[str, str], warmup: int | None = None) -> dict[str, Any]:
-    """What follows from the number of steps, chosen or said: a warm-up that is a small part of them, several validations, and
+def schedule_for(steps: int, epoch: float, given: Mapping[str, str], warmup: int | None = None) -> dict[str, Any]:
+    """What follows from the number of steps, chosen or given: a warm-up that is a small part of them, several validations, and
     after very many epochs an end where it gets no better. `epoch`: its steps, roughly."""
-    steps = coerce(said.get("train.steps", steps), int, "train.steps")
-    every = coerce(said.get("train.validate_every", TrainConfig.validate_every), int, "train.validate_every")
-    if steps < VALIDATIONS * every and "train.validate_every" not in said:
+    steps = coerce(given.get("train.steps", steps), int, "train.steps")
+    every = coerce(given.get("train.validate_every", TrainConfig.validate_every), int, "train.validate_every")
+    if steps < VALIDATIONS * every and "train.validate_every" not in given:
         every = max(1, steps // VALIDATIONS)
     schedule = {
         "steps": steps,
@@ -262,8 +231,8 @@ def settings_in(changes: Sequence[str]) -> dict[str, str]:
 
 def recipe_for(config: DataConfig, changes: Sequence[str] = (), *, device: str = "auto") -> FirstRecipe:
     """The recipe for files that are arranged already, as it is with a person's changes left out."""
-    said = settings_in(changes)
-    device = said.get("train.device", device)
+    given = settings_in(changes)
+    device = given.get("train.device", device)
     named = {f"{split}{side}": getattr(config, f"{split}{side}") for split in SPLITS for side in ("", "_target")}
     data: dict[str, Any] = {"task": config.task} | {key: value for key, value in named.items() if value is not None}
     data |= {"format": config.format} if config.format != "auto" else {}
@@ -272,30 +241,34 @@ def recipe_for(config: DataConfig, changes: Sequence[str] = (), *, device: str =
     what = WHAT[config.task]
     if config.task == "pairs":
         gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-        found = count_pairs(config)
-        values = recipe_for_pairs(found, gpu, said)
+        counted = count_pairs(config)
+        values = recipe_for_pairs(counted, gpu, given)
         values["data"] = data | values["data"]
         if values["data"].get("tokenizer") == "char":
             what = _("{model}; single words: by the character, none changed at random, best by exact match", what)
         values = give_way(values, changes)
-        return FirstRecipe(values, name, pairs_in_words(first.name, what, found.pairs, values, said))
+        return FirstRecipe(values, name, pairs_in_words(first.name, what, counted.pairs, values, given))
     batch_tokens = 2048
     epoch = max(1.0, size_of_files(first) / BYTES_A_TOKEN / batch_tokens)
-    train = schedule_for(within(EPOCHS * epoch, epoch), epoch, said)
-    values = {"model": MODELS[config.task], "data": data | {"batch_tokens": batch_tokens}, "train": train}
+    train = schedule_for(within(EPOCHS * epoch, epoch), epoch, given)
+    values = {
+        "model": dict(chosen_by_size()["models"][config.task]),
+        "data": data | {"batch_tokens": batch_tokens},
+        "train": train,
+    }
     if config.task == "text":
         values["decode"] = {"temperature": 0.8, "top_k": 40}
-    told = _("{first}: {what}; {steps:,} steps", first.name, what, train["steps"])
-    return FirstRecipe(give_way(values, changes), name, told)
+    chosen = _("{first}: {what}; {steps:,} steps", first.name, what, train["steps"])
+    return FirstRecipe(give_way(values, changes), name, chosen)
 
 
 def pairs_in_words(
-    first: str, what: str, pairs: int, values: Mapping[str, Mapping[str, Any]], said: Mapping[str, str]
+    first: str, what: str, pairs: int, values: Mapping[str, Mapping[str, Any]], given: Mapping[str, str]
 ) -> str:
-    """What was chosen for pairs, or said."""
-    model = dict(values["model"]) | {key: said[f"model.{key}"] for key in SHAPE if f"model.{key}" in said}
-    tokenizer = said.get("data.tokenizer", values["data"].get("tokenizer", "bpe"))
-    pieces = said.get("data.vocab_size", f"{values['data'].get('vocab_size', DataConfig.vocab_size):,}")
+    """What was chosen for pairs, or given."""
+    model = dict(values["model"]) | {key: given[f"model.{key}"] for key in SHAPE if f"model.{key}" in given}
+    tokenizer = given.get("data.tokenizer", values["data"].get("tokenizer", "bpe"))
+    pieces = given.get("data.vocab_size", f"{values['data'].get('vocab_size', DataConfig.vocab_size):,}")
     return _(
         "{first}: {what}; about {pairs:,} pairs: {layers}+{layers} layers of {width}, {tokens}, dropout {dropout}, "
         "{steps:,} steps",

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from glassformer.config import DataConfig, did_you_mean
 from glassformer.config.data import DataFile
+from glassformer.data.download import collections
 from glassformer.data.files import files_below
 from glassformer.data.records import FORMATS, dataset_part
+from glassformer.data.splits import SPLITS, Split
 from glassformer.errors import UserError
 from glassformer.language import _
 
-Split = Literal["train", "val", "test"]
-SPLITS: tuple[Split, ...] = ("train", "val", "test")
 SUFFIXES = {suffix: name for name, (suffixes, _) in FORMATS.items() for suffix in suffixes}
-COLLECTIONS = {  # what `glassformer data get` fetches, by the folder it goes to
-    **{f"tatoeba-en-{code}": f"tatoeba:en-{code}" for code in ("de", "fr", "zh")},
-    **{f"multi30k-en-{code}": f"multi30k:en-{code}" for code in ("de", "fr")},
-    "shakespeare": "shakespeare",
-}
 
 
 @dataclass(frozen=True)
@@ -143,6 +137,8 @@ def suggestion(path: Path) -> str:
 def where_to_get(path: Path) -> str:
     """The command that fetches a file of a known collection."""
     for folder in path.parts[:-1]:
-        if folder in COLLECTIONS:
-            return _("; get it with: glassformer data get {name}", COLLECTIONS[folder])
+        if (
+            name := folder.replace("-", ":", 1)
+        ) in collections():  # `data get` fetches tatoeba:en-de to data/tatoeba-en-de
+            return _("; get it with: glassformer data get {name}", name)
     return ""

@@ -22,10 +22,10 @@ from glassformer.data.augment import Augmented
 from glassformer.data.encoding import encode_split
 from glassformer.data.files import ReadContext
 from glassformer.data.oddities import HEADER, THIRD_COLUMN
-from glassformer.data.origins import SPLITS, named_files
+from glassformer.data.origins import named_files
 from glassformer.data.report import DataReport, in_words
 from glassformer.data.sources import DataReader, why_empty
-from glassformer.data.splits import hash_of, look_like_texts, normalized
+from glassformer.data.splits import SPLITS, hash_of, look_like_texts, normalized
 from glassformer.data.store import StoreWriter, run_examples
 from glassformer.errors import UserError
 from glassformer.files.user_data import FileFacts

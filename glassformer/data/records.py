@@ -11,11 +11,11 @@ import importlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ErrorHandler, ReadContext, decode, numbered_lines
+from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ReadContext, Unusable, decode, numbered_lines
 from glassformer.data.tmx import tmx_records
 from glassformer.errors import UserError, install_hint
 from glassformer.language import _
@@ -35,50 +35,46 @@ def import_extra(module: str, extra: str, path: Path) -> Any:
         ) from None
 
 
-def parsed(text: str, path: Path, number: int | None, complain: ErrorHandler) -> Any:
-    """A JSON value; None after a complaint. Nesting without end and numbers of thousands of digits are no data."""
+def json_value(text: str) -> Any:
+    """A JSON value. Nesting without end and numbers of thousands of digits are no data."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        problem = _("not valid JSON ({msg} at column {colno})", error.msg, error.colno)
+        raise Unusable("json", _("not valid JSON ({msg} at column {colno})", error.msg, error.colno)) from None
     except RecursionError:
-        problem = _("not valid JSON (it is nested too deeply)")
+        raise Unusable("json", _("not valid JSON (it is nested too deeply)")) from None
     except ValueError:
-        problem = _("not valid JSON (a number has thousands of digits)")
-    complain(BadLine("json", path, number, problem))
-    return None
+        raise Unusable("json", _("not valid JSON (a number has thousands of digits)")) from None
 
 
-def has_half_characters(record: Any) -> bool:
-    """Whether an escape such as \\ud800 spells half a character, which no UTF-8 file can hold."""
-    try:
-        json.dumps(record, ensure_ascii=False).encode("utf-8")
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
-def as_record(value: Any, path: Path, number: int, complain: ErrorHandler) -> Record | None:
-    """A JSON value that is an object and holds whole characters; else None after a complaint."""
+def json_record(value: Any) -> Record:
+    """A JSON value that is an object and holds whole characters."""
     if not isinstance(value, dict):
-        complain(BadLine("json", path, number, _('not a JSON object such as {"source": "...", "target": "..."}')))
-        return None
-    if has_half_characters(value):
-        complain(BadLine("encoding", path, number, _("an escape stands for a lone surrogate, half a character")))
-        return None
+        raise Unusable("json", _('not a JSON object such as {"source": "...", "target": "..."}'))
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:  # such as \\ud800, which no UTF-8 file can hold
+        raise Unusable("encoding", _("an escape stands for a lone surrogate, half a character")) from None
     return value
 
 
-def jsonl_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
-    """One JSON object a line."""
+def parsed_record(line: str) -> Record:
+    """The JSON object of a line."""
+    return json_record(json_value(line))
+
+
+def kept_pair(line: str) -> Record:
+    """A pair that a run keeps (data/train.examples.gz and its sisters): a JSON array of source and target."""
+    row = json_value(line)
+    if not isinstance(row, list) or len(row) < 2:
+        raise Unusable("json", _("not a pair such as a run keeps"))
+    return {"source": row[0], "target": row[1]}
+
+
+def line_records(parse: Callable[[str], Record], path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
+    """A record a line."""
     for number, line in numbered_lines(path, context):
-        if not line.strip():
-            continue
-        value = parsed(line, path, number, context.complain)
-        if value is None and line.strip() != "null":
-            continue  # complained of already
-        record = as_record(value, path, number, context.complain)
-        if record is not None:
+        if line.strip() and (record := context.attempt(path, number, parse, line)) is not None:
             yield number, record
 
 
@@ -97,16 +93,15 @@ def json_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record
     text = decode(raw.removeprefix(BYTE_ORDER_MARK), path, 1, context.complain)
     if text is None:
         return
-    lines = [line for line in text.split("\n") if line.strip()]
-    if len(lines) > 1 and lines[0].strip().startswith("{") and lines[0].strip().endswith("}"):
-        values = [
-            (n, parsed(line, path, n, context.complain)) for n, line in enumerate(text.split("\n"), 1) if line.strip()
-        ]
-        numbered = [(number, value) for number, value in values if value is not None]
+    numbered: Iterable[tuple[int, Any]] = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+    lines = [line.strip() for _number, line in numbered]
+    if len(lines) > 1 and lines[0].startswith("{") and lines[0].endswith("}"):
+        read: Callable[[Any], Record] = parsed_record
     else:
-        numbered = list(enumerate(rows_of(parsed(text, path, None, context.complain), path), 1))
+        numbered = enumerate(rows_of(context.attempt(path, None, json_value, text), path), 1)
+        read = json_record
     for number, value in numbered:
-        record = as_record(value, path, number, context.complain)
+        record = context.attempt(path, number, read, value)
         if record is not None:
             yield number, record
 
@@ -123,16 +118,6 @@ def rows_of(value: Any, path: Path) -> list[Any]:
         if columns and all(isinstance(c, list) and len(c) == len(columns[0]) for c in columns):
             return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)]
     raise UserError('{path} is no list of records such as [{{"source": "...", "target": "..."}}]', path)
-
-
-def example_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
-    """The pairs that a run keeps (data/train.examples.gz and its sisters): a JSON array of source and target a line."""
-    for number, line in numbered_lines(path, context):
-        row = parsed(line, path, number, context.complain)
-        if not isinstance(row, list) or len(row) < 2:
-            context.complain(BadLine("json", path, number, _("not a pair such as a run keeps")))
-        else:
-            yield number, {"source": row[0], "target": row[1]}
 
 
 def csv_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Record]]:
@@ -194,9 +179,9 @@ def parquet_records(path: Path, context: ReadContext) -> Iterator[tuple[int, Rec
 
 FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Path, ReadContext], Iterator[tuple[int, Record]]]]] = {
     "csv": ((".csv",), csv_records),
-    "examples": ((".examples",), example_records),
+    "examples": ((".examples",), functools.partial(line_records, kept_pair)),
     "json": ((".json",), json_records),
-    "jsonl": ((".jsonl", ".ndjson"), jsonl_records),
+    "jsonl": ((".jsonl", ".ndjson"), functools.partial(line_records, parsed_record)),
     "parquet": ((".parquet",), parquet_records),
     "tmx": ((".tmx",), tmx_records),
 }
@@ -251,26 +236,33 @@ def class_names(feature: Any) -> list[str] | None:
     return names if names is not None else getattr(getattr(feature, "feature", None), "names", None)
 
 
-def has_field(record: Record, name: str) -> bool:
-    """Whether a record has a field, be it in one that is itself a record."""
+def value_at(record: Record, name: str) -> Any:
+    """The value of a field. `translation.en` reaches into a field that is itself a record; a KeyError where there is none."""
     value: Any = record
     for step in [name] if name in record else name.split("."):
-        if not isinstance(value, dict) or step not in value:
-            return False
+        if not isinstance(value, dict):
+            raise KeyError(name)
         value = value[step]
-    return True
+    return value
 
 
-def check_fields(record: Record, fields: dict[str, str], path: Path | str, number: int, complain: ErrorHandler) -> bool:
-    """Whether a record has these fields, by the settings that name them; else False after one complaint of all it lacks."""
-    missing = [name for name in fields.values() if not has_field(record, name)]
-    if not missing:
-        return True
-    lacking = repr(missing[0]) if len(missing) == 1 else _("{first!r} or {second!r}", *missing[:2])
-    known, command = ", ".join(map(str, record)), field_command(fields, list(record))
-    problem = _("there is no field {lacking}; there are {known}{command}", lacking, known, command)
-    complain(BadLine("field", path, number, problem))
-    return False
+def values_of(record: Record, fields: Mapping[str, str]) -> list[Any]:
+    """The values of the fields that these settings name, none of them missing or null."""
+    values: list[Any] = []
+    missing: list[str] = []
+    for name in fields.values():
+        try:
+            values.append(value_at(record, name))
+        except KeyError:
+            missing.append(name)
+    if missing:
+        lacking = repr(missing[0]) if len(missing) == 1 else _("{first!r} or {second!r}", *missing[:2])
+        known, command = ", ".join(map(str, record)), field_command(fields, list(record))
+        raise Unusable("field", _("there is no field {lacking}; there are {known}{command}", lacking, known, command))
+    for name, value in zip(fields.values(), values, strict=True):
+        if value is None:
+            raise Unusable("field", _("the field {name!r} is null", name))
+    return values
 
 
 def field_command(settings: Iterable[str], names: Sequence[Any]) -> str:
@@ -281,37 +273,22 @@ def field_command(settings: Iterable[str], names: Sequence[Any]) -> str:
     return f": {' '.join(changes)}" if len(changes) == len(settings) else ""
 
 
-def field_of(record: Record, name: str, path: Path | str, number: int, complain: ErrorHandler) -> Any:
-    """The value of a field that is there, or None after a complaint. `translation.en` reaches into a field that is itself a
-    record."""
-    value: Any = record
-    for step in [name] if name in record else name.split("."):
-        value = value[step]
-    if value is None:
-        complain(BadLine("field", path, number, _("the field {name!r} is null", name)))
-    return value
-
-
-def text_of(value: Any, name: str, path: Path | str, number: int, complain: ErrorHandler) -> str | None:
-    """Text, or a number as text; else None after a complaint."""
+def text_of(value: Any, name: str) -> str:
+    """Text, or a number as text."""
     if isinstance(value, bool | int):
         try:
-            value = str(value)
-        except ValueError:  # thousands of digits
-            complain(BadLine("field", path, number, _("the field {name!r} is a number of thousands of digits", name)))
-            return None
+            return str(value)
+        except ValueError:
+            problem = _("the field {name!r} is a number of thousands of digits", name)
+            raise Unusable("field", problem) from None
     if not isinstance(value, str):
-        problem = _("the field {name!r} must hold text, not {kind}", name, type(value).__name__)
-        complain(BadLine("field", path, number, problem))
-        return None
+        raise Unusable("field", _("the field {name!r} must hold text, not {kind}", name, type(value).__name__))
     return value
 
 
-def words_of(value: Any, name: str, path: Path | str, number: int, complain: ErrorHandler) -> list[str] | None:
-    """A list of words; else None after a complaint."""
+def words_of(value: Any, name: str) -> list[str]:
+    """A list of words."""
     if not isinstance(value, list):
         problem = _("the field {name!r} must hold a list of words, not {kind}", name, type(value).__name__)
-        complain(BadLine("field", path, number, problem))
-        return None
-    words = [text_of(item, name, path, number, complain) for item in value]
-    return None if None in words else cast(list[str], words)
+        raise Unusable("field", problem)
+    return [text_of(item, name) for item in value]

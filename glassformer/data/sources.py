@@ -30,11 +30,10 @@ from typing import Any, NamedTuple
 from glassformer.config import DataConfig
 from glassformer.data.context import in_context
 from glassformer.data.files import Document, ReadContext, Skipped, document_pieces, files_below
-from glassformer.data.memory import WHERE, given_splits, memory_rows
 from glassformer.data.oddities import INVISIBLE, LONG, LONG_LINE, QUOTES, ZERO_WIDTH_BLANKS, is_blank, is_quoted_alone
-from glassformer.data.origins import SPLITS, Origin, Split, origins_of, shown
-from glassformer.data.readers import LocatedExample, read_rows
-from glassformer.data.splits import hash_of, held_out_files, normalized, source_of, split_of, times_of
+from glassformer.data.origins import Origin, origins_of, shown
+from glassformer.data.readers import WHERE, LocatedExample, given_splits, read_rows, records_in, rows_of
+from glassformer.data.splits import SPLITS, Split, hash_of, held_out_files, normalized, source_of, split_of, times_of
 from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.screen import say
@@ -177,9 +176,8 @@ class DataReader:
         """What the files of a split hold; those of train hold what is carved out of it, too."""
         assert self.context is not None
         if self.given is not None:
-            yield from self.assigned(
-                split, memory_rows(self.config, origins, self.context), Origin(Path(), "memory"), True
-            )
+            rows = rows_of(self.config, enumerate(records_in(origins), 1), WHERE, self.context)
+            yield from self.assigned(split, rows, Origin(Path(), "memory"), True)
             return
         texts = tuple(origin for origin in origins if origin.format == "text")
         if texts:

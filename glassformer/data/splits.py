@@ -14,10 +14,10 @@ import hashlib
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from glassformer.data.origins import Split
-
+Split = Literal["train", "val", "test"]
+SPLITS: tuple[Split, ...] = ("train", "val", "test")
 NEAR = 2.0  # held-out files must make up at least the share asked for, divided by this
 
 

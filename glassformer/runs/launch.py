@@ -204,7 +204,7 @@ def train(
     build: Build = None,
 ) -> RunFolder:
     """Trains from nothing into a new or an empty folder. `overwrite`: a run that is there is replaced, and dropped when the new
-    one has its first checkpoint. `given`: data in memory (data/memory.py) instead of files. `start`: the run whose weights and
+    one has its first checkpoint. `given`: data in memory (data/readers.py) instead of files. `start`: the run whose weights and
     tokenizers it begins with (`recipe`: config/fine_tune.py). `build` changes the model; run.json is marked with its name."""
     if current().rank != 0:
         return follow(callbacks, build) or RunFolder(out)

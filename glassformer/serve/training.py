@@ -25,7 +25,8 @@ from starlette.routing import Route
 from glassformer.api.loading import load
 from glassformer.config import Recipe, read_recipe, recipe_names
 from glassformer.config.fields import check_name
-from glassformer.data.origins import SPLITS, located
+from glassformer.data.origins import located
+from glassformer.data.splits import SPLITS
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.runs.folder import RunFolder

@@ -12,7 +12,7 @@ import pytest
 import sacrebleu
 
 from glassformer.config import read_recipe, recipe_names
-from glassformer.data.download import COLLECTIONS
+from glassformer.data.download import collections
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 from glassformer_lab.reproduce import reproduction as study
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("as_in_production")  # whole trainings: the
 def test_the_table_names_recipes_and_collections_that_exist() -> None:
     for one in reproductions():
         assert {one.name, *([one.beside] if one.beside else [])} <= set(recipe_names())
-        assert one.collection is None or one.collection in COLLECTIONS
+        assert one.collection is None or one.collection in collections()
         assert (one.goal is None) == (one.beside is not None)
         recipe = read_recipe(one.name)
         assert (recipe.data.builtin is None) == (one.collection is not None)

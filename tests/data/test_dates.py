@@ -15,6 +15,7 @@ from glassformer.data.builtin import (
 from glassformer.data.builtin.dates import (
     FORMATS,
     LOCALES,
+    NEWS,
     all_writings,
     date_tokens,
     days_of,
@@ -22,7 +23,6 @@ from glassformer.data.builtin.dates import (
     tag_date,
     writings_of,
 )
-from glassformer.data.builtin.written_dates import NEWS
 from tests.builtin_sets import SPLITS, opened
 from tests.counts import count
 

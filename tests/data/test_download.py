@@ -19,8 +19,7 @@ import requests
 
 from glassformer.config import DataConfig
 from glassformer.data import download
-from glassformer.data.builtin.treebank import Tree, clause, in_one_line, words_of
-from glassformer.data.penn import tree_pairs
+from glassformer.data.builtin.treebank import Tree, clause, in_one_line, tree_pairs, words_of
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError
 
@@ -206,9 +205,9 @@ def test_shakespeare(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyP
         get("shakespeare", tmp_path, server)
     assert names(tmp_path) == set()
     known = dataclasses.replace(
-        download.COLLECTIONS["shakespeare"], files={"input.txt": hashlib.sha256(text.encode()).hexdigest()}
+        download.collections()["shakespeare"], files={"input.txt": hashlib.sha256(text.encode()).hexdigest()}
     )
-    monkeypatch.setitem(download.COLLECTIONS, "shakespeare", known)
+    monkeypatch.setitem(download.collections(), "shakespeare", known)
     sizes = get("shakespeare", tmp_path, server)
     train, val = ((tmp_path / f"{split}.txt").read_bytes().decode() for split in ("train", "val"))
     assert train + val == text and sizes == {"train": int(0.9 * len(text)), "val": len(val)}

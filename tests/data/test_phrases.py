@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from glassformer.data.builtin import phrases
-from glassformer.data.builtin.phrases import DIRECTIONS, FOLDER, Split, Triple, open_phrases
+from glassformer.data.builtin.phrases import DIRECTIONS, FOLDER, Triple, open_phrases
+from glassformer.data.splits import Split
 from glassformer.errors import UserError
 from tests.phrases_by_hand import BY_HAND
 from tests.programs import run_program

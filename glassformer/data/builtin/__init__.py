@@ -20,17 +20,17 @@ This module does not know how text becomes tokens; it yields strings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from glassformer.config import DataConfig, not_among
-from glassformer.data.builtin.dates import LOCALES, Split
+from glassformer.data.builtin.dates import LOCALES, date_pairs, date_parts, examples_in_ten_languages, news
 from glassformer.data.builtin.languages import LANGUAGES, language_lines
 from glassformer.data.builtin.phrases import open_phrases
 from glassformer.data.builtin.stdlib import stdlib_files
 from glassformer.data.builtin.toys import HELD_OUT_SIZE, in_context, reverse, rows_and_answers
 from glassformer.data.builtin.treebank import treebank
-from glassformer.data.builtin.written_dates import date_pairs, date_parts, examples_in_ten_languages, news
+from glassformer.data.splits import Split
 from glassformer.errors import ConfigError
 
 PHRASES_SEED = 1
@@ -47,6 +47,13 @@ class DataSet(Protocol):
 
 TASKS = dict.fromkeys(("dates", "news", "phrases", "copy", "reverse", "sort", "in-context", "treebank"), "pairs")
 TASKS |= {"stdlib": "text", "languages": "classify", "date-parts": "tag"}
+MADE_BY: dict[str, Callable[[Split, int], DataSet]] = {
+    "news": news,
+    "date-parts": date_parts,
+    "languages": language_lines,
+    "in-context": in_context,
+    "treebank": treebank,
+}
 USUAL_SIZE = 50_000  # training examples; stdlib and phrases give all they have
 SIZES = {"dates": 100_000, "languages": 48_000}
 
@@ -66,8 +73,6 @@ def check_builtin(config: DataConfig) -> str:
         raise ConfigError("data.locales belongs to the built-in dates, not to {name!r}", name)
     if config.test_lengths and name not in ("copy", "reverse", "sort"):
         raise ConfigError("data.test_lengths belongs to the built-in copy, reverse and sort, not to {name!r}", name)
-    if config.size is not None and config.size < 1:
-        raise ConfigError("data.size must be at least 1, not {size}", config.size)
     return name
 
 
@@ -80,27 +85,16 @@ def open_builtin(config: DataConfig, split: Split) -> DataSet:
     match name:
         case "dates":
             return date_pairs(split, size, config.locales or LOCALES)
-        case "news":
-            return news(split, size)
-        case "date-parts":
-            return date_parts(split, size)
-        case "languages":
-            return language_lines(split, size)
-        case "copy":
-            return rows_and_answers(list, split, size, lengths)
-        case "reverse":
-            return rows_and_answers(reverse, split, size, lengths)
-        case "sort":
-            return rows_and_answers(sorted, split, size, lengths)
-        case "in-context":
-            return in_context(split, size)
-        case "treebank":
-            return treebank(split, size)
+        case "copy" | "reverse" | "sort":
+            answers: dict[str, Callable[[list[str]], list[str]]] = {"copy": list, "reverse": reverse, "sort": sorted}
+            return rows_and_answers(answers[name], split, size, lengths)
         case "stdlib":
             return stdlib_files(split, limit)
-        case _:
+        case "phrases":
             # Made once and kept: a tokenizer and an encoder each go over them more than once.
             return list(open_phrases(config.direction or "zh-en", split, limit, seed=PHRASES_SEED))
+        case _:
+            return MADE_BY[name](split, size)
 
 
 __all__ = ["LANGUAGES", "TASKS", "DataSet", "check_builtin", "examples_in_ten_languages", "open_builtin"]

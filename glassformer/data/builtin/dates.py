@@ -1,4 +1,4 @@
-"""Dates as the world writes them: "jeudi 3 mai 1979", "2024年3月5日星期二", "3 במאי 1979".
+"""`dates`, `news` and `date-parts`: dates as the world writes them, "jeudi 3 mai 1979", "2024年3月5日星期二", "3 במאי 1979".
 
 The patterns and the names come from CLDR, the Unicode consortium's collection, through Babel (an extra). A `Writing` is
 one locale's full, long or medium pattern, taken apart once into pieces, each with a table of what it can say; writing a
@@ -18,14 +18,16 @@ from __future__ import annotations
 import datetime
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from random import Random
+from typing import Any, Literal
 
-from glassformer.errors import UserError, install_hint
+from glassformer.config import not_among
+from glassformer.data.splits import Split
+from glassformer.errors import ConfigError, UserError, install_hint
 
-Split = Literal["train", "val", "test"]
 DateTag = Literal["DAY", "MONTH", "YEAR", "WEEKDAY", "O"]
 
 FIRST_YEAR, LAST_YEAR = 1900, 2099
@@ -37,6 +39,16 @@ LOCALES = (
 
 # By the pattern letters of Unicode Technical Standard 35.
 FIELD_TAGS: dict[str, DateTag] = {"d": "DAY", "M": "MONTH", "L": "MONTH", "y": "YEAR", "E": "WEEKDAY", "c": "WEEKDAY"}
+
+
+def draw(generator: Random, n: int) -> int:
+    """A number below n. Of the random module only random() is promised to be the same on every Python."""
+    return int(generator.random() * n)
+
+
+def shuffled(generator: Random, items: list[Any]) -> list[Any]:
+    """The items in a random order that is the same on every Python."""
+    return sorted(items, key=lambda _: generator.random())
 
 
 def require_babel(what: str) -> None:
@@ -143,11 +155,6 @@ def writings_of(locale: str) -> tuple[Writing, ...]:
     return tuple(writings.values())
 
 
-def all_writings() -> list[Writing]:
-    require_babel("dates")
-    return [writing for locale in LOCALES for writing in writings_of(locale)]
-
-
 @cache
 def kind_of_character(character: str) -> Literal["space", "digit", "letter", "alone"]:
     """Han and kana stand alone, as does punctuation; marks and joiners belong to the letters around them."""
@@ -200,3 +207,87 @@ def tag_date(writing: Writing, day: datetime.date) -> tuple[list[str], list[Date
         tokens.append(text[start:end])
         tags.append(next((tag for tag in tag_of_character[start:end] if tag != "O"), "O"))
     return tokens, tags
+
+
+NEWS = {
+    "en": (
+        ("the bridge", "the new school", "the old market", "platform {number}"),
+        ("Lyon", "Turin", "Cork", "Graz"),
+        ("{thing} in {place} was opened on {date}.", "On {date} {thing} in {place} was closed for {number} weeks."),
+    ),
+    "de": (
+        ("die Brücke", "die neue Schule", "der alte Markt", "Gleis {number}"),
+        ("Lyon", "Turin", "Cork", "Graz"),
+        ("Am {date} wurde {thing} in {place} eröffnet.", "Seit dem {date} ist {thing} in {place} für {number} Wochen gesperrt."),
+    ),
+    "fr": (
+        ("le pont", "la nouvelle école", "le vieux marché", "le quai {number}"),
+        ("Lyon", "Turin", "Cork", "Graz"),
+        ("Le {date}, {thing} de {place} a ouvert.", "Depuis le {date}, {thing} de {place} est fermé pour {number} semaines."),
+    ),
+    "zh": (
+        ("大桥", "新学校", "老市场", "{number} 号站台"),
+        ("里昂", "都灵", "科克", "格拉茨"),
+        ("{place}的{thing}于{date}开放。", "{date}起，{place}的{thing}关闭 {number} 周。"),
+    ),
+}  # fmt: skip
+"""By locale: things, places, and what is told of them. The number is there to mislead."""
+
+
+def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> Iterator[tuple[Writing, datetime.date]]:
+    """Distinct written dates, every locale as often as any other; in validation and test no day comes twice."""
+    require_babel("dates")
+    if unknown := [name for name in locales if name not in LOCALES]:
+        raise ConfigError(
+            "data.locales: there is no {unknown!r}{suggestion}; there are {locales}", *not_among(unknown[0], LOCALES)
+        )
+    days = days_of(split)
+    most = len(days) * len(locales) // 2 if split == "train" else len(days)
+    if size > most:
+        raise ConfigError("data.size={size} is more than the built-in dates hold; ask for at most {most}", size, most)
+    generator = Random(f"dates/{split}")
+    seen: set[Any] = set()
+    while len(seen) < size:
+        day = days[draw(generator, len(days))]
+        writings = writings_of(locales[draw(generator, len(locales))])
+        writing = writings[draw(generator, len(writings))]
+        key = writing.write(day) if split == "train" else day
+        if key not in seen:
+            seen.add(key)
+            yield writing, day
+
+
+def date_pairs(split: Split, size: int, locales: Sequence[str] = LOCALES) -> list[tuple[str, str]]:
+    """Written dates of these locales, each with its ISO form; a locale that is named twice comes twice as often."""
+    return [(writing.write(day), day.isoformat()) for writing, day in draw_writings(split, size, locales)]
+
+
+def news(split: Split, size: int) -> list[tuple[str, str]]:
+    """Sentences with a date in them, in four languages, each with that date's ISO form; one in four is the date alone."""
+    chosen = Random(f"news/{split}")
+    pairs = []
+    for writing, day in draw_writings(split, size, tuple(NEWS)):
+        thing, place, sentence = (options[draw(chosen, len(options))] for options in NEWS[writing.locale])
+        number = 2 + draw(chosen, 28)
+        text = (sentence if draw(chosen, 4) else "{date}").format(
+            thing=thing.format(number=number), place=place, date=writing.write(day), number=number
+        )
+        pairs.append((text[:1].upper() + text[1:], day.isoformat()))
+    return pairs
+
+
+def date_parts(split: Split, size: int) -> list[tuple[list[str], list[DateTag]]]:
+    return [tag_date(writing, day) for writing, day in draw_writings(split, size)]
+
+
+def examples_in_ten_languages(split: Split) -> list[tuple[str, str, str]]:
+    """Ten dates of this split, each in another language: its English name, the written date, the ISO form."""
+    require_babel("dates")
+    from babel import Locale
+
+    days, generator = days_of(split), Random(f"ten/{split}")
+    examples = []
+    for locale in ("en", "fr", "de", "es", "el", "ru", "ar", "hi", "zh", "ja"):
+        day = days[draw(generator, len(days))]
+        examples.append((str(Locale.parse(locale).english_name), writings_of(locale)[0].write(day), day.isoformat()))
+    return examples

@@ -7,8 +7,8 @@ from collections import Counter
 from functools import cache
 from random import Random
 
-from glassformer.data.builtin.dates import Split, days_of, require_babel, splits_of, writings_of
-from glassformer.data.builtin.draws import draw, shuffled
+from glassformer.data.builtin.dates import days_of, draw, require_babel, shuffled, splits_of, writings_of
+from glassformer.data.splits import Split
 
 LANGUAGES = (
     *("ar", "cs", "de", "el", "en", "es", "fi", "fr", "he", "hi", "hu", "it"),

@@ -14,11 +14,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
+from glassformer.data.splits import Split
 from glassformer.errors import UserError
 
-Split = Literal["train", "val", "test"]
 DIRECTIONS = ("zh-en", "en-zh", "de-en", "en-de", "zh-de", "de-zh")
 HELD_OUT_SIZE = 1000  # sentences of validation and of test, unless asked for otherwise
 FOLDER = Path(__file__).with_name("phrasebook")
@@ -102,7 +102,7 @@ class Phrases:
             yield getattr(triple, source), getattr(triple, target)
 
 
-def open_phrases(direction: str, split: str = "train", size: int | None = None, seed: int = 0) -> Phrases:
+def open_phrases(direction: str, split: Split = "train", size: int | None = None, seed: int = 0) -> Phrases:
     """The pairs of one direction and split.
 
     `size`: at most so many; None is all of training, and `HELD_OUT_SIZE` of validation and test. `seed` chooses the
@@ -114,12 +114,8 @@ def open_phrases(direction: str, split: str = "train", size: int | None = None, 
             direction,
             ", ".join(DIRECTIONS),
         )
-    if split not in get_args(Split):
-        raise UserError(
-            "There is no split {split!r} in phrases; choose one of {choices}.", split, ", ".join(get_args(Split))
-        )
-    if size is not None and size < 1:
-        raise UserError("A sample of phrases needs at least one sentence, not {size}; give a size of 1 or more.", size)
-    if split == "train":
-        return Phrases(direction, "train", size, seed)
-    return Phrases(direction, "val" if split == "val" else "test", size or HELD_OUT_SIZE, 0)
+    return (
+        Phrases(direction, split, size, seed)
+        if split == "train"
+        else Phrases(direction, split, size or HELD_OUT_SIZE, 0)
+    )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from glassformer.data.builtin.dates import Split, splits_of
-from glassformer.data.builtin.draws import shuffled
+from glassformer.data.builtin.dates import shuffled, splits_of
 from glassformer.data.files import Document
+from glassformer.data.splits import Split
 from glassformer.errors import ConfigError
 
 # Not programs (tables, generated pages), or not the library itself (its tests, other people's packages).

@@ -13,13 +13,12 @@ from glassformer.config import DataConfig
 from glassformer.data.cleaning.cleaned import SHOWN, Cleaned, Removed, Tally, as_cell
 from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ReadContext, cure, numbered_lines
 from glassformer.data.origins import Origin, origins_of, shown
-from glassformer.data.readers import records_of
-from glassformer.data.records import FORMATS, Record
+from glassformer.data.readers import RECORD_FORMATS, records_of
+from glassformer.data.records import Record
 from glassformer.data.sources import all_rows
 from glassformer.errors import UserError
 from glassformer.language import _
 
-RECORDS = (*FORMATS, "datasets")
 PLACES = ("json", "parquet", "tmx", "datasets")  # whose numbers are those of records, and not of lines
 
 
@@ -67,7 +66,7 @@ def without_fields(record: Record, names: Sequence[str]) -> Record:
 
 def further_fields(config: DataConfig, origin: Origin) -> dict[int, dict[str, Any]]:
     """What stands beside the pairs, by line: the third column of a TSV and those behind it, by their numbers, or fields."""
-    if origin.format not in RECORDS:
+    if origin.format not in RECORD_FORMATS:
         lines = ((n, line.split("\t")[2:]) for n, line in numbered_lines(origin.path, ignored()))
         return {n: {str(place): cell for place, cell in enumerate(cells, 3)} for n, cells in lines if cells}
     found = {}
@@ -110,7 +109,7 @@ def read_pairs(config: DataConfig) -> Cleaned:
     cleaned.removed = [Removed("unreadable", line, texts.get(line, ""), str(why)) for line, why in bad.items()]
     examples: list[tuple[str, ...]] = [(str(one.line), one.source, one.target) for one in cleaned.removed[:SHOWN]]
     cleaned.rules["unreadable"] = Tally(_("the line cannot be read"), len(bad), examples=examples)
-    is_lines = origin.format not in RECORDS
+    is_lines = origin.format not in RECORD_FORMATS
     cleaned.has_documents = is_lines and cleaned.read < max((*lines, *bad))
     if wide or not is_lines:
         cleaned.further = {line: own for line, own in further_fields(config, origin).items() if line in good}

@@ -19,10 +19,10 @@ import numpy as np
 from glassformer.config import DataConfig
 from glassformer.data.cleaning.alignment import Pair, border
 from glassformer.data.cleaning.cleaned import Cleaned
-from glassformer.data.cleaning.reading import RECORDS
 from glassformer.data.cleaning.rules import Rule, RuleMatch, below_border, beyond
 from glassformer.data.origins import origins_of, shown
-from glassformer.data.records import field_of
+from glassformer.data.readers import RECORD_FORMATS
+from glassformer.data.records import value_at
 from glassformer.errors import UserError
 
 TOLD = 0.5  # of the pairs must look better than nine in ten of the wrong ones, or two runs know too little of them
@@ -34,15 +34,14 @@ def column_scores(config: DataConfig, cleaned: Cleaned, column: str) -> dict[int
     """What other programs wrote beside the pairs: of each line the number in a column of a TSV (counted from 1), or in a field of
     records."""
     (origin,) = origins_of(config, "train")
-    is_records = origin.format in RECORDS
+    is_records = origin.format in RECORD_FORMATS
     if not is_records and (origin.target is not None or not column.isdecimal()):
         raise UserError("--score-column is the number of a column of a TSV, or the name of a field of records")
     found: dict[int, float] = {}
     for line, further in cleaned.further.items():
-        value = field_of(further, column, origin.path, line, lambda problem: None)
         try:
-            number = float(value)
-        except (TypeError, ValueError):
+            number = float(value_at(further, column))
+        except (KeyError, TypeError, ValueError):
             continue
         if not math.isnan(number):
             found[line] = number

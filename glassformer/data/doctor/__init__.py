@@ -34,7 +34,8 @@ from glassformer.data.doctor.drawing import picture, show
 from glassformer.data.doctor.facts import DoctorReport, Finding, SplitFacts, examine
 from glassformer.data.doctor.findings import across, exchange_findings, inside, measure_unknown
 from glassformer.data.doctor.roles import arrange, fields_in_words
-from glassformer.data.origins import SPLITS, origins_of
+from glassformer.data.origins import origins_of
+from glassformer.data.splits import SPLITS
 from glassformer.errors import UserError
 
 

@@ -17,10 +17,9 @@ from glassformer.config import DataConfig
 from glassformer.data.doctor.sides import anchors
 from glassformer.data.files import BadLine, ReadContext
 from glassformer.data.oddities import ODD, QUOTES, is_blank, is_quoted_alone
-from glassformer.data.origins import Split
 from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
-from glassformer.data.splits import hash_of, normalized
+from glassformer.data.splits import Split, hash_of, normalized
 from glassformer.errors import UserError
 from glassformer.language import _
 

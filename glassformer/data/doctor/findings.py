@@ -15,10 +15,9 @@ from glassformer.data.doctor.facts import FEW_LINES, SHOWN_LINES, DoctorReport, 
 from glassformer.data.doctor.sides import exchanged, shifted
 from glassformer.data.files import ReadContext
 from glassformer.data.oddities import QUOTES
-from glassformer.data.origins import Split
 from glassformer.data.readers import LocatedExample
 from glassformer.data.sources import all_rows
-from glassformer.data.splits import look_like_texts, source_of
+from glassformer.data.splits import Split, look_like_texts, source_of
 from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.text.tokenizer import UNK, Tokenizer

@@ -10,9 +10,10 @@ from typing import Any
 
 from glassformer.config import DataConfig
 from glassformer.data.files import ReadContext, numbered_lines
-from glassformer.data.origins import SPLITS, SUFFIXES, Origin
+from glassformer.data.origins import SUFFIXES, Origin
 from glassformer.data.readers import FIELDS, records_of
 from glassformer.data.records import field_command
+from glassformer.data.splits import SPLITS
 from glassformer.errors import UserError
 from glassformer.language import _
 

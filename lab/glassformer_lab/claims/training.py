@@ -162,7 +162,7 @@ class Strings:
 
 def dates(count: int = 20_000, test: int = 1000) -> Strings:
     """The built-in dates; the days of the test are in no training example."""
-    from glassformer.data.builtin.written_dates import date_pairs
+    from glassformer.data.builtin.dates import date_pairs
 
     return Strings(list(date_pairs("train", count)), list(date_pairs("test", test)))
 

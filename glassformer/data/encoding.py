@@ -22,7 +22,7 @@ from glassformer.config import DataConfig, Recipe
 from glassformer.data.augment import Augmented
 from glassformer.data.examples import IGNORE
 from glassformer.data.files import Document
-from glassformer.data.tokens import TokenFile, TokenWriter
+from glassformer.data.tokens import TokenFile, new_token_file
 from glassformer.errors import UserError
 from glassformer.screen import Progress
 from glassformer.text.pre_tokenizer import end_to_end
@@ -171,7 +171,7 @@ def encode_split(
     with ExitStack() as open_writers:
         display, done = open_writers.enter_context(Progress(f"encoding {split_name}", total)), 0
         writers = {
-            name: open_writers.enter_context(TokenWriter(folder / f"{split_name}.{name}", size))
+            name: open_writers.enter_context(new_token_file(folder / f"{split_name}.{name}", size))
             for name, size in sizes.items()
         }
         for batch in batches:

@@ -68,6 +68,10 @@ def refuse(problem: BadLine) -> None:
     )
 
 
+def ignore(problem: BadLine) -> None:
+    """Leaves the line out without a word."""
+
+
 @functools.lru_cache(maxsize=64)
 def tell_utf_16(path: Path) -> None:
     """Says once what a file was read as."""
@@ -79,7 +83,7 @@ class ReadContext:
     """One reading of some files: what is done about a bad line, and what is remembered of each file that was read whole."""
 
     complain: ErrorHandler = refuse
-    remark: ErrorHandler = lambda problem: None  # of what can be read and is worth a look, such as a third column
+    remark: ErrorHandler = ignore  # of what can be read and is worth a look, such as a third column
     files: list[FileFacts] = field(default_factory=list)
     keep_facts: bool = False
     open_files: list[UserFile] = field(default_factory=list)

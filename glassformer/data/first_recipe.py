@@ -3,10 +3,10 @@ for how long.
 
 Nothing clever, to be seen and then changed (`glassformer init`). Of pairs a few thousand are looked at. The vocabulary
 grows with their number, from three thousand pieces at 30,000 pairs to 8,000 at a million, and by the characters of a script
-that has many; width and depth grow and dropout falls in a few stages (first_recipe.toml). For a GPU steps are larger and each batch
-is read twice (R-Drop), for which a CPU has no time. Single words (spelling to sound, inflection) are learned by the character, as
-Wu, Cotterell and Hulden do (2021), and nothing of them is changed at random. What is chosen gives way to what a person says.
-docs/decisions.md says what was measured.
+that has many; width and depth grow and dropout falls in a few stages (first_recipe.toml). For a GPU steps are larger and each
+batch is read twice (R-Drop), for which a CPU has no time. Single words (spelling to sound, inflection) are learned by the
+character, as Wu, Cotterell and Hulden do (2021), and nothing of them is changed at random. What is chosen gives way to what a
+person says. docs/decisions.md says what was measured.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from glassformer.config import DataConfig, Recipe, TrainConfig
 from glassformer.config.fields import coerce
 from glassformer.config.recipe import apply_overrides
 from glassformer.data.doctor.roles import arrange, fields_in_words
-from glassformer.data.files import ReadContext
-from glassformer.data.sources import all_rows
+from glassformer.data.sources import first_rows
 from glassformer.data.splits import SPLITS
 from glassformer.errors import ConfigError
 from glassformer.language import _
@@ -128,8 +127,7 @@ def is_word(source: str, target: str) -> bool:
 
 def count_pairs(config: DataConfig) -> PairCount:
     """By the first pairs, and the size of the files where there are more. What cannot be read is left to training."""
-    rows = all_rows(config, "train", ReadContext(lambda problem: None))
-    examples = [row.example for row in itertools.islice(rows, LOOKED_AT)]
+    examples = [row.example for row in first_rows(config, "train", LOOKED_AT)]
     texts = [source + target for source, target in examples]
     characters = Counter(itertools.chain.from_iterable(texts))
     each = sum(len(text.encode("utf-8", "replace")) + 2 for text in texts) / max(1, len(texts))

@@ -5,8 +5,8 @@ the text in the run's folder, by a process of its own: in a thread they would ke
 files without names. They follow from the text and the epoch alone, so a run that goes on after a kill, and each of several
 processes, draws the same.
 
-The two processes talk through a socket, a line of JSON at a time: an epoch is asked for together with the files to write, and
-what was written comes back in numbers, or why nothing was. The one that draws ends as soon as the other is gone."""
+The two processes talk through a pipe in JSON: an epoch is asked for together with the files to write, and when they are token
+files an answer comes back, with why they are not, if so. The one that draws ends as soon as the other is gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,7 +37,7 @@ from glassformer.data.examples import Examples, paired
 from glassformer.data.packing import Packing, Shape, pack
 from glassformer.data.prepare import training_examples
 from glassformer.data.report import DataReport
-from glassformer.data.tokens import TokenFile, TokenSpool
+from glassformer.data.tokens import TokenFile, TokenWriter
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.owned import HeldFolder
@@ -43,7 +45,6 @@ from glassformer.text.tokenizers import Tokenizers
 
 SIDES = ("source", "target")
 PLAN = ("kind_of", "kinds", "row_starts", "shape_of")
-LONGEST = 1 << 16  # bytes that are read at once
 PATIENCE = 0.1  # seconds between two calls of `meanwhile`
 # The other process finds the package, and all that it needs, where this one did.
 BEGIN = (
@@ -51,7 +52,7 @@ BEGIN = (
     "from glassformer.data.redraw import answer_on; answer_on(int(sys.argv[2]))"
 )
 
-Wanted = tuple[int, Shape, tuple[Shape, ...]]
+Requested = tuple[int, Shape, tuple[Shape, ...]]
 """An epoch, how many tokens an example of it may have, and the shapes of the rows to pack it into."""
 
 
@@ -71,46 +72,49 @@ def fits(examples: Examples, most: Shape) -> np.ndarray:
     return (examples.source_lengths <= most.source) & (examples.row_lengths <= most.target)
 
 
-def draw(request: DrawRequest, files: Sequence[IO[bytes]]) -> dict[str, list[int]]:
-    """Writes both sides and the plan of rows; sizes come back. An example that does not fit this time, or did not in the first
-    epoch, is what it was then."""
+def draw(request: DrawRequest, files: Sequence[IO[bytes]]) -> None:
+    """Writes both sides, and the plan of rows if there are any, as token files. An example that does not fit this time, or did
+    not in the first epoch, is what it was then."""
     recipe, folder = Recipe.from_dict(request.recipe), Path(request.folder)
     config, family, data = recipe.data, recipe.model.family, folder / "data"
     first, report = open_files(config, "train", data), DataReport.read(data)
-    wrong = UserError("{folder} is damaged: its text and its token files are not of the same examples", data)
+    damaged = UserError("{folder} is damaged: its text and its token files are not of the same examples", data)
     if report is None:
-        raise wrong
-    spools = {name: TokenSpool(out, first[name].vocab_size) for name, out in zip(SIDES, files, strict=False)}
+        raise damaged
     lengths: dict[str, list[np.ndarray]] = {"source": [], "row": []}
     begin = 0
-    for drawn in encode_pairs(
-        config, training_examples(config, data, report), Tokenizers.load(folder), True, request.epoch
-    ):
-        end = begin + len(drawn["source"][1])
-        if end > len(first["source"]):
-            raise wrong
-        now = {name: TokenFile(tokens, np.r_[0, np.cumsum(sizes)], None) for name, (tokens, sizes) in drawn.items()}
-        then = {name: part_of(file, begin, end) for name, file in first.items()}
-        known = paired(family, then)
-        learned = fits(known, request.most)
-        stays = ~(learned & fits(paired(family, now), request.most))
-        chosen = {name: instead(now[name], then[name], stays) for name in SIDES}
-        for name, spool in spools.items():
-            spool.add(chosen[name].tokens, chosen[name].lengths)
-        examples = paired(family, chosen)
-        lengths["source"].append(examples.source_lengths[learned])
-        lengths["row"].append(examples.row_lengths[learned])
-        begin = end
-    if begin != len(first["source"]):
-        raise wrong
-    written = {name: [*spool.finish()] for name, spool in spools.items()}
-    if request.shapes:
-        packing = pack(np.concatenate(lengths["source"]), np.concatenate(lengths["row"]), request.shapes)
-        parts = [np.asarray(getattr(packing, name), np.int64) for name in PLAN]
-        files[-1].write(b"".join(part.tobytes() for part in parts))
-        files[-1].flush()
-        written["plan"] = [len(part) for part in parts]
-    return written
+    pairs, tokenizers = training_examples(config, data, report), Tokenizers.load(folder)
+    with ExitStack() as held:
+        source, target, plan = (
+            TokenWriter(file, held.enter_context(tempfile.TemporaryFile(dir=data)), vocab_size)
+            for file, vocab_size in zip(files, (*(first[name].vocab_size for name in SIDES), None), strict=True)
+        )
+        for encoded in encode_pairs(config, pairs, tokenizers, True, request.epoch):
+            end = begin + len(encoded["source"][1])
+            if end > len(first["source"]):
+                raise damaged
+            now = {
+                name: TokenFile(tokens, np.r_[0, np.cumsum(sizes)], None) for name, (tokens, sizes) in encoded.items()
+            }
+            then = {name: part_of(file, begin, end) for name, file in first.items()}
+            learned = fits(paired(family, then), request.most)
+            stays = ~(learned & fits(paired(family, now), request.most))
+            chosen = {name: choose(now[name], then[name], stays) for name in SIDES}
+            source.add(chosen["source"].tokens, chosen["source"].lengths)
+            target.add(chosen["target"].tokens, chosen["target"].lengths)
+            examples = paired(family, chosen)
+            lengths["source"].append(examples.source_lengths[learned])
+            lengths["row"].append(examples.row_lengths[learned])
+            begin = end
+        if begin != len(first["source"]):
+            raise damaged
+        if request.shapes:
+            packing = pack(np.concatenate(lengths["source"]), np.concatenate(lengths["row"]), request.shapes)
+            for name in PLAN:
+                numbers = getattr(packing, name)
+                plan.add(numbers, np.array([len(numbers)]))
+        for writer in (source, target, plan):
+            writer.finish()
 
 
 def part_of(file: TokenFile, begin: int, end: int) -> TokenFile:
@@ -119,12 +123,12 @@ def part_of(file: TokenFile, begin: int, end: int) -> TokenFile:
     return TokenFile(file.tokens[offsets[0] : offsets[-1]], offsets - offsets[0], file.vocab_size)
 
 
-def instead(one: TokenFile, other: TokenFile, takes_other: np.ndarray) -> TokenFile:
-    """Of each two sequences one."""
-    if not takes_other.any():
-        return one
-    both = TokenFile(np.r_[one.tokens, other.tokens], np.r_[one.offsets, other.offsets[1:] + one.offsets[-1]], None)
-    which = np.arange(len(one)) + np.where(takes_other, len(one), 0)
+def choose(now: TokenFile, then: TokenFile, stays: np.ndarray) -> TokenFile:
+    """The sequences of now, or those of then where they stay."""
+    if not stays.any():
+        return now
+    both = TokenFile(np.r_[now.tokens, then.tokens], np.r_[now.offsets, then.offsets[1:] + now.offsets[-1]], None)
+    which = np.arange(len(now)) + np.where(stays, len(now), 0)
     return TokenFile(both.take(which), np.r_[0, np.cumsum(both.lengths[which])], None)
 
 
@@ -134,95 +138,85 @@ class EpochDraws:
 
     def __init__(self, recipe: Recipe, folder: Path, meanwhile: Callable[[], None] = lambda: None) -> None:
         self.recipe, self.folder, self.meanwhile = recipe, folder, meanwhile
-        self.line: socket.socket | None = None
+        self.line: Connection[Any, Any] | None = None
         self.process: subprocess.Popen[bytes] | None = None
-        self.wanted: Wanted | None = None
+        self.requested: Requested | None = None
         self.files: list[IO[bytes]] = []
         self.held = HeldFolder(folder)
-        self.vocab_sizes = {n: f.vocab_size for n, f in open_files(recipe.data, "train", folder / "data").items()}
 
     def begin(self, epoch: int, most: Shape, shapes: Sequence[Shape]) -> bool:
         """Begins to draw an epoch, unless that is done; whether asking for it now would not have to wait."""
-        if self.wanted != (epoch, most, tuple(shapes)):
+        if self.requested != (epoch, most, tuple(shapes)):
             self.ask((epoch, most, tuple(shapes)))
         assert self.line is not None
-        return readable(self.line, 0)
+        return self.line.poll()
 
     def __call__(self, epoch: int, most: Shape, shapes: Sequence[Shape]) -> tuple[Examples, Packing | None]:
         """The examples of an epoch, none longer than `most` allows, and how they fill rows of these shapes, if there are any."""
-        wanted = epoch, most, tuple(shapes)
+        requested = epoch, most, tuple(shapes)
         for last in (False, True):
-            if self.wanted != wanted:
-                self.ask(wanted)
-            found = self.reply()
-            refused = found is None or "error" in found or "errno" in found
+            if self.requested != requested:
+                self.ask(requested)
+            reply = self.reply()
+            refused = reply is None or "error" in reply or "errno" in reply
             moved = self.held.find(self.folder) != self.folder
-            if not refused or last or not (found is None or moved):
+            if not refused or last or not (reply is None or moved):
                 break
             self.close()  # it was killed, for its memory perhaps, or the run was moved while it read: once more
-        if found is None:
+        if reply is None:
             raise UserError("the process that draws the next epoch has ended; `glassformer train RUN --resume` goes on")
-        return self.read(found)
+        return self.read(reply)
 
-    def read(self, found: dict[str, Any]) -> tuple[Examples, Packing | None]:
+    def read(self, reply: dict[str, Any]) -> tuple[Examples, Packing | None]:
         """What was written, or the error that kept it from being written."""
-        assert self.wanted is not None
-        (_epoch, _most, shapes), files = self.wanted, self.files
-        self.wanted, self.files = None, []
+        assert self.requested is not None
+        (_epoch, _most, shapes), files, data = self.requested, self.files, self.folder / "data"
+        self.requested, self.files = None, []
         with ExitStack() as held:
             for file in files:
                 held.enter_context(file)
-            if (refusal := found.get("error")) is not None:
-                raise UserError(refusal)
-            if "errno" in found:
-                raise OSError(found["errno"], found["reason"], str(self.folder / "data"))
-            if "trace" in found:
-                raise RuntimeError(found["trace"])
-            sides = {}
-            for name, file in zip(SIDES, files, strict=False):
-                total, count = found[name]
-                sides[name] = TokenSpool.read(file, total, count, self.vocab_sizes[name])
-            packing = None
-            if shapes:
-                files[-1].seek(0)  # the other process wrote on from there
-                parts = np.split(np.fromfile(files[-1], np.int64), np.cumsum(found["plan"])[:-1])
-                packing = Packing(**dict(zip(PLAN, parts, strict=True)))
-        return paired(self.recipe.model.family, sides), packing
+            if "error" in reply:
+                raise UserError(reply["error"])
+            if "errno" in reply:
+                raise OSError(reply["errno"], reply["reason"], str(data))
+            if "trace" in reply:
+                raise RuntimeError(reply["trace"])
+            source, target, plan = (TokenFile.read(file, data) for file in files)
+            parts = {name: part.astype(np.int64) for name, part in zip(PLAN, plan, strict=False)}
+            examples = paired(self.recipe.model.family, {"source": source, "target": target})
+        return examples, Packing(**parts) if shapes else None
 
-    def ask(self, wanted: Wanted) -> None:
+    def ask(self, requested: Requested) -> None:
         """Asks for an epoch. A process that is there no more, or is busy with another epoch, is started again."""
-        if self.process is None or self.process.poll() is not None or self.wanted is not None:
+        if self.process is None or self.process.poll() is not None or self.requested is not None:
             self.close()
             self.start()
         assert self.line is not None
         self.folder = self.held.find(self.folder)
-        request = DrawRequest(self.recipe.to_dict(), os.path.abspath(self.folder), *wanted)
+        request = DrawRequest(self.recipe.to_dict(), os.path.abspath(self.folder), *requested)
         self.files = [tempfile.TemporaryFile(dir=self.folder / "data") for _name in (*SIDES, "plan")]  # noqa: SIM115
-        self.wanted = wanted
+        self.requested = requested
         with suppress(ConnectionError):  # whoever waits for the reply will see that nobody is there
-            text = json.dumps(asdict(request)).encode() + b"\n"
-            socket.send_fds(self.line, [text], [file.fileno() for file in self.files])
+            self.line.send_bytes(json.dumps(asdict(request)).encode())
+            for file in self.files:
+                send_handle(self.line, file.fileno(), None)
 
     def reply(self) -> dict[str, Any] | None:
         """What the other process answers; None where it has ended."""
-        line, process, answer = self.line, self.process, b""
+        line, process = self.line, self.process
         assert line is not None
-        while not answer.endswith(b"\n"):
-            while not readable(line, PATIENCE):
-                self.meanwhile()
-            part = b""
-            with suppress(ConnectionError):
-                part = line.recv(LONGEST)
-            if not part:
-                if self.process is not process:
-                    raise CancelledError  # closed, by another thread
-                return None
-            answer += part
-        return json.loads(answer)  # type: ignore[no-any-return]
+        while not line.poll(PATIENCE):
+            self.meanwhile()
+        try:
+            return json.loads(line.recv_bytes())  # type: ignore[no-any-return]
+        except (EOFError, ConnectionError):
+            if self.process is not process:
+                raise CancelledError from None  # closed, by another thread
+            return None
 
     def start(self) -> None:
         """Starts the process. Ctrl-C is not for it."""
-        self.line, other = socket.socketpair()
+        self.line, other = Pipe()
         paths = json.dumps([str(path) for path in sys.path])
         with other:
             self.process = subprocess.Popen(
@@ -236,7 +230,7 @@ class EpochDraws:
     def close(self) -> None:
         """Ends the process, if there is one, and forgets what was asked for."""
         process, files = self.process, self.files
-        self.process = self.line = self.wanted = None
+        self.process = self.line = self.requested = None
         self.files = []
         if process is not None:
             process.kill()
@@ -249,17 +243,10 @@ class EpochDraws:
             self.close()
 
 
-def readable(line: socket.socket, seconds: float) -> bool:
-    """Whether there is something to read, or nobody any more who would write it, within so many seconds."""
-    waits = select.poll()
-    waits.register(line, select.POLLIN)
-    return bool(waits.poll(1000 * seconds))
-
-
 def answer_on(number: int) -> None:
-    """Draws what is asked for on a socket until nobody asks any more. It ends by that alone: a signal to all processes of a
+    """Draws what is asked for on a connection until nobody asks any more. It ends by that alone: a signal to all processes of a
     training is to stop it, and what is being drawn may be waited for."""
-    line = socket.socket(fileno=number)
+    line: Connection[Any, Any] = Connection(number)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def leave_with_the_other() -> None:
@@ -269,25 +256,23 @@ def answer_on(number: int) -> None:
         os._exit(0)
 
     threading.Thread(target=leave_with_the_other, daemon=True).start()
-    while True:
-        asked, numbers, _flags, _address = socket.recv_fds(line, LONGEST, len(SIDES) + 1)
-        while asked and not asked.endswith(b"\n"):
-            part = line.recv(LONGEST)
-            asked = asked + part if part else b""
-        if not asked:
-            return
-        line.sendall(json.dumps(drawn(asked, numbers)).encode() + b"\n")
+    with suppress(EOFError, ConnectionError):
+        while True:
+            request = line.recv_bytes()
+            handles = [recv_handle(line) for _name in (*SIDES, "plan")]
+            line.send_bytes(json.dumps(answer(request, handles)).encode())
 
 
-def drawn(asked: bytes, numbers: Sequence[int]) -> dict[str, Any]:
-    """What was written, or why nothing was."""
+def answer(request: bytes, handles: Sequence[int]) -> dict[str, Any]:
+    """Draws an epoch into open files; why nothing was written, if nothing was."""
     try:
         with ExitStack() as held:
-            files = [held.enter_context(os.fdopen(number, "r+b")) for number in numbers]
-            return dict(draw(structured.convert(json.loads(asked), DrawRequest, "what is asked for"), files))
+            files = [held.enter_context(os.fdopen(handle, "r+b")) for handle in handles]
+            draw(structured.convert(json.loads(request), DrawRequest, "what is asked for"), files)
     except UserError as error:
         return {"error": str(error)}
     except OSError as error:
         return {"errno": error.errno, "reason": error.strerror}
     except Exception:
         return {"trace": traceback.format_exc()}
+    return {}

@@ -24,12 +24,13 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.config import DataConfig
 from glassformer.data.context import in_context
-from glassformer.data.files import Document, ReadContext, Skipped, document_pieces, files_below
+from glassformer.data.files import Document, ReadContext, Skipped, document_pieces, files_below, ignore
 from glassformer.data.oddities import INVISIBLE, LONG, LONG_LINE, QUOTES, ZERO_WIDTH_BLANKS, is_blank, is_quoted_alone
 from glassformer.data.origins import Origin, origins_of, shown
 from glassformer.data.readers import WHERE, LocatedExample, given_splits, read_rows, records_in, rows_of
@@ -332,3 +333,8 @@ def all_rows(config: DataConfig, split: Split, context: ReadContext) -> Iterator
             with context.opened(path) as file:
                 for number, (_line, piece) in enumerate(document_pieces(file, context), 1):
                     yield LocatedExample(piece, path, number)
+
+
+def first_rows(config: DataConfig, split: Split, most: int) -> Iterator[LocatedExample]:
+    """The first rows of a split; lines that cannot be used are left out without a word."""
+    return islice(all_rows(config, split, ReadContext(ignore)), most)

@@ -3,7 +3,7 @@
 A file is one of safetensors, whatever its name ends in, so anybody can open it; sequence i is tokens[offsets[i]:offsets[i + 1]]:
 
     from safetensors.numpy import load_file
-    found = load_file("run/data/train.source.tokens")
+    arrays = load_file("run/data/train.source.tokens")
 
     tokens   all sequences end to end: uint16 or uint32, whichever holds the vocabulary (int32 for labels, where -100 means
              "nothing to learn")
@@ -23,11 +23,11 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
@@ -124,10 +124,8 @@ class TokenFile:
     def write(
         prefix: str | os.PathLike[str], sequences: Iterable[Sequence[int] | np.ndarray], vocab_size: int | None = None
     ) -> TokenFile:
-        """Writes `prefix.tokens` and opens it. `vocab_size` None: labels, which may be negative.
-
-        The file appears under its name only when it is complete; an error or a kill leaves what was there before."""
-        with TokenWriter(prefix, vocab_size) as writer:
+        """Writes `prefix.tokens` and opens it. `vocab_size` None: labels, which may be negative."""
+        with new_token_file(prefix, vocab_size) as writer:
             for sequence in sequences:
                 writer.add(np.asarray(sequence, dtype=np.int64).reshape(-1), np.array([len(sequence)]))
         return TokenFile.open(prefix)
@@ -137,10 +135,16 @@ class TokenFile:
         """A file that `write` made, read from disk as it is needed; a damaged one is refused in a sentence."""
         path = TokenFile.path(prefix)
         try:
-            size = path.stat().st_size
-            data = np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, np.uint8)
+            with path.open("rb") as file:
+                return TokenFile.read(file, path)
         except OSError as error:
             raise UserError("the token file {path} cannot be read: {reason}", path, error.strerror) from None
+
+    @staticmethod
+    def read(file: IO[bytes], path: Path) -> TokenFile:
+        """An open file that a `TokenWriter` has finished; `path`: as it is called in an error."""
+        size = os.fstat(file.fileno()).st_size
+        data = np.memmap(file, dtype=np.uint8, mode="r") if size else np.empty(0, np.uint8)
         damaged = UserError("{path} is not a complete token file; delete it and prepare the data again", path)
         try:
             layout = layout_1(data) if bytes(data[-8:]) == MAGIC else layout_of(data)
@@ -196,52 +200,15 @@ def check_range(tokens: np.ndarray, vocab_size: int | None) -> None:
         raise ValueError(f"token {wrong} does not belong to a vocabulary of {vocab_size}")
 
 
-class TokenSpool:
-    """Sequences in an open file that needs no name: tokens, then where each begins."""
-
-    def __init__(self, out: IO[bytes], vocab_size: int | None) -> None:
-        self.out, self.vocab_size, self.dtype = out, vocab_size, np.dtype(dtype_for(vocab_size))
-        self.offsets = [np.zeros(1, np.int64)]
-
-    def add(self, tokens: Int[np.ndarray, " m"], lengths: Int[np.ndarray, " n"]) -> None:
-        """Some more sequences, end to end."""
-        check_range(tokens, self.vocab_size)
-        self.out.write(tokens.astype(self.dtype).tobytes())
-        self.offsets.append(np.cumsum(lengths, dtype=np.int64) + self.offsets[-1][-1])
-
-    def finish(self) -> tuple[int, int]:
-        """Makes the file complete: so many tokens, so many sequences."""
-        offsets = np.concatenate(self.offsets)
-        self.out.write(bytes(-self.out.tell() % 8))
-        self.out.write(offsets.tobytes())
-        self.out.flush()
-        return int(offsets[-1]), len(offsets) - 1
-
-    @staticmethod
-    def read(file: IO[bytes], total: int, count: int, vocab_size: int | None) -> TokenFile:
-        """What was written so, read from disk as it is needed."""
-        dtype = np.dtype(dtype_for(vocab_size))
-        tokens = np.memmap(file, dtype, "r", 0, (total,)) if total else np.empty(0, dtype)
-        begin = total * dtype.itemsize
-        return TokenFile(tokens, np.memmap(file, np.int64, "r", begin + -begin % 8, (count + 1,)), vocab_size)
-
-
 class TokenWriter:
-    """Writes one token file, some sequences at a time, as a `with` statement: the file is there when all has gone well."""
+    """Makes a token file of an open file, some sequences at a time; offsets wait in another until the end."""
 
-    def __init__(self, prefix: str | os.PathLike[str], vocab_size: int | None = None) -> None:
-        self.path, self.vocab_size = TokenFile.path(prefix), vocab_size
+    def __init__(self, out: IO[bytes], offsets: IO[bytes], vocab_size: int | None = None) -> None:
+        self.out, self.offsets, self.vocab_size = out, offsets, vocab_size
         self.dtype = np.dtype(dtype_for(vocab_size))
         self.count = self.total = 0
-
-    def __enter__(self) -> TokenWriter:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, self.temporary = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name + ".", suffix=".part")
-        self.out = os.fdopen(handle, "wb", BUFFER)
-        self.offsets = tempfile.TemporaryFile(dir=self.path.parent, buffering=BUFFER)
         self.out.write(bytes(HEADER))
         self.offsets.write(np.zeros(1, np.int64).tobytes())
-        return self
 
     def add(self, tokens: Int[np.ndarray, " m"], lengths: Int[np.ndarray, " n"]) -> None:
         """Some more sequences, end to end."""
@@ -251,18 +218,32 @@ class TokenWriter:
         self.count += len(lengths)
         self.total += len(tokens)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        try:
-            with self.out as out, self.offsets as offsets:
-                if kind is None:
-                    out.write(bytes(-out.tell() % 8))
-                    offsets.seek(0)
-                    shutil.copyfileobj(offsets, out, BUFFER)
-                    out.seek(0)
-                    out.write(header_of(self.dtype, self.vocab_size, self.count, self.total))
-                    out.flush()
-                    os.fsync(out.fileno())
-            if kind is None:
-                os.replace(self.temporary, self.path)
-        finally:
-            Path(self.temporary).unlink(missing_ok=True)
+    def finish(self) -> None:
+        """Makes the file complete."""
+        self.out.write(bytes(-self.out.tell() % 8))
+        self.offsets.seek(0)
+        shutil.copyfileobj(self.offsets, self.out, BUFFER)
+        self.out.seek(0)
+        self.out.write(header_of(self.dtype, self.vocab_size, self.count, self.total))
+        self.out.flush()
+
+
+@contextmanager
+def new_token_file(prefix: str | os.PathLike[str], vocab_size: int | None = None) -> Iterator[TokenWriter]:
+    """A writer of `prefix.tokens`. The file appears under its name only when it is complete; an error or a kill leaves what was
+    there before."""
+    path = TokenFile.path(prefix)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name + ".", suffix=".part")
+    try:
+        with (
+            os.fdopen(handle, "wb", BUFFER) as out,
+            tempfile.TemporaryFile(dir=path.parent, buffering=BUFFER) as offsets,
+        ):
+            writer = TokenWriter(out, offsets, vocab_size)
+            yield writer
+            writer.finish()
+            os.fsync(out.fileno())
+        os.replace(temporary, path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)

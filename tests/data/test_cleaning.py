@@ -16,9 +16,7 @@ from glassformer.data.builtin import open_builtin
 from glassformer.data.cleaning import alignment as alignment_module
 from glassformer.data.cleaning import clean
 from glassformer.data.cleaning.alignment import BELIEVED, ROUNDS, alignment_scores, border
-from glassformer.data.cleaning.duplicates import is_duplicate
-from glassformer.data.cleaning.repair import REPAIRS
-from glassformer.data.cleaning.rules import RULES, is_misaligned, numbers_differ
+from glassformer.data.cleaning.rules import REPAIRS, RULES, is_duplicate, is_misaligned, numbers_differ
 from glassformer.data.oddities import is_mojibake
 from glassformer.errors import UserError
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from glassformer.config import DataConfig
-from glassformer.data.cleaning.repair import fix_quotes
+from glassformer.data.cleaning.rules import fix_quotes
 from glassformer.data.doctor import check_config, fields_in_words
 from glassformer.data.doctor.facts import first_remarks
 from glassformer.data.doctor.roles import arrange, pairs_to_clean

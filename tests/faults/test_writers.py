@@ -26,7 +26,7 @@ from glassformer.config import DataConfig
 from glassformer.data import cache, download
 from glassformer.data.report import DataReport
 from glassformer.data.store import StoreWriter, run_examples
-from glassformer.data.tokens import TokenFile, TokenWriter
+from glassformer.data.tokens import TokenFile, new_token_file
 from glassformer.errors import UserError
 from glassformer.files import owned, structured
 from glassformer.files.durable import write_atomically
@@ -188,7 +188,7 @@ def list_of(folder: Path, n: int) -> None:
 
 
 def tokens_of(folder: Path, n: int) -> None:
-    with TokenWriter(folder / "train", 100) as out:
+    with new_token_file(folder / "train", 100) as out:
         out.add(np.full(3000, n), np.array([3000]))
 
 

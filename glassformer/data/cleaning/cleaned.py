@@ -1,16 +1,30 @@
-"""What a cleaning leaves, takes and changes, and how that is written."""
+"""What a cleaning reads, leaves, takes and changes, and how that is written.
+
+Beside the pairs there may be further columns and fields, and lines that cannot be read, which are kept as they are. Both are
+rare, so they are fetched by a second reading, and only where the first has found that they are there.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from glassformer.config import DataConfig
 from glassformer.data.cleaning.alignment import Pair
-from glassformer.data.cleaning.rules import Rule, RuleMatch
+from glassformer.data.cleaning.rules import REPAIRS, Rule, RuleMatch
+from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ReadContext, cure, ignore, numbered_lines
+from glassformer.data.origins import Origin, origins_of, shown
+from glassformer.data.readers import RECORD_FORMATS, records_of
+from glassformer.data.records import Record
+from glassformer.data.sources import all_rows
+from glassformer.errors import UserError
+from glassformer.language import _
 
 SHOWN = 5  # pairs of each rule in the report
+PLACES = ("json", "parquet", "tmx", "datasets")  # whose numbers are those of records, and not of lines
 ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -22,6 +36,11 @@ class Removed(NamedTuple):
     line: int
     source: str
     target: str
+
+
+def shown_of(removed: Sequence[Removed]) -> list[tuple[str, ...]]:
+    """The first of some pairs, as a report shows them."""
+    return [(str(pair.line), pair.source, pair.target) for pair in removed[:SHOWN]]
 
 
 @dataclass
@@ -66,26 +85,36 @@ class Cleaned:
     repairs: dict[str, Tally] = field(default_factory=dict)
     rules: dict[str, Tally] = field(default_factory=dict)
 
+    def repair(self, pair: Pair, line: int) -> Pair:
+        """The pair of a line with all that can be put right."""
+        for name, tally in self.repairs.items():
+            fixed = REPAIRS[name](*pair)
+            if fixed != pair:
+                tally.count += 1
+                tally.examples += [(str(line), *pair, *fixed)] * (len(tally.examples) < SHOWN)
+                self.repaired.append(Removed(name, line, *pair))
+            pair = fixed
+        return pair
+
     def take(self, name: str, why: str, rule: Rule, languages: Sequence[str]) -> None:
         """Apply one rule to what the others left."""
-        found = rule(self.kept, languages) if self.kept else RuleMatch(())
-        taken, kept = set(found.places), self.kept
-        removed = [Removed(name, self.lines[i], *kept[i]) for i in found.places]
-        examples: list[tuple[str, ...]] = [(str(one.line), one.source, one.target) for one in removed[:SHOWN]]
-        self.rules[name] = Tally(why, len(removed), found.note, examples, [kept[i] for i in found.left])
+        match = rule(self.kept, languages) if self.kept else RuleMatch(())
+        taken, kept = set(match.places), self.kept
+        removed = [Removed(name, self.lines[i], *kept[i]) for i in match.places]
+        self.rules[name] = Tally(why, len(removed), match.note, shown_of(removed), [kept[i] for i in match.left])
         self.removed += removed
         self.lines = [line for i, line in enumerate(self.lines) if i not in taken]
         self.kept = [pair for i, pair in enumerate(kept) if i not in taken]
 
     def columns(self, line: int) -> list[Any]:
         """What stands beside the pair of a line, in the order of all names, up to the last that it has."""
-        own = self.further.get(line, {})
-        last = max((place for place, name in enumerate(self.names, 1) if name in own), default=0)
-        return [own.get(name) for name in self.names[:last]]
+        further = self.further.get(line, {})
+        last = max((place for place, name in enumerate(self.names, 1) if name in further), default=0)
+        return [further.get(name) for name in self.names[:last]]
 
-    def row(self, one: Removed) -> list[object]:
+    def row(self, removed: Removed) -> list[object]:
         """What was taken or changed, as a row of a TSV, with all columns it had."""
-        return [*one, *self.columns(one.line)]
+        return [*removed, *self.columns(removed.line)]
 
     def rows(self) -> Iterator[list[Any]]:
         """The pairs that are left, with all columns they had. Where documents are parted by blank lines, one stands wherever two
@@ -104,7 +133,8 @@ class Cleaned:
         return "".join(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: counts, further columns in order, and examples; the pairs themselves are in files of their own."""
+        """The report as a JSON-serialisable dict: counts, further columns in order, and examples. The pairs themselves are in files
+        of their own."""
         counts: dict[str, Any] = {"read": self.read, "kept": len(self.kept), "removed": len(self.removed)}
         counts |= {"repaired": len(self.repaired), "further_columns": self.names}
         tallies = {"repairs": self.repairs, "rules": self.rules}
@@ -123,3 +153,92 @@ class Cleaned:
             if tally.left:
                 out += ["", "Just left:", ""] + ["    " + " | ".join(map(as_cell, pair)) for pair in tally.left]
         return "\n".join(out) + "\n"
+
+
+def raw_lines(path: Path, bad: Collection[int], good: Collection[int]) -> dict[int, str]:
+    """Some lines as they stand in the file, bytes that are no UTF-8 as escapes; each with what follows up to the next one that
+    is known, as a record of a CSV may go on."""
+    found: dict[int, list[bytes]] = {}
+    number, current = 0, 0
+    with ReadContext(ignore).opened(path) as file:
+        while block := file.read_lines():
+            block = block.removeprefix(BYTE_ORDER_MARK) if number == 0 else block
+            for line in block.removesuffix(b"\n").split(b"\n"):
+                number += 1
+                current = number if number in bad else 0 if number in good else current
+                if current:
+                    found.setdefault(current, []).append(line)
+    return {line: b"\n".join(raw).strip().decode("utf-8", "backslashreplace") for line, raw in found.items()}
+
+
+def unreadable(origin: Origin, bad: Collection[int], good: Collection[int]) -> dict[int, str]:
+    """What stands on the lines that cannot be read; of two aligned files on that line of both."""
+    if not bad:
+        return {}
+    if origin.format in PLACES:
+        return {place: as_cell(record) for place, record in records_of(origin, ReadContext(ignore)) if place in bad}
+    paths = [path for path in (origin.path, origin.target) if path is not None]
+    sides = [raw_lines(path, bad, good) for path in paths]
+    return {line: "\t".join(side.get(line, "") for side in sides) for line in bad}
+
+
+def without_fields(record: Record, names: Sequence[str]) -> Record:
+    """A record without these fields, `translation.en` being a field of a field."""
+    left = dict(record)
+    for name in names:
+        first, _dot, rest = name.partition(".")
+        if left.pop(name, None) is None and isinstance(inner := left.pop(first, None), dict):
+            left |= {first: kept} if (kept := without_fields(inner, [rest])) else {}
+    return left
+
+
+def further_fields(config: DataConfig, origin: Origin) -> dict[int, dict[str, Any]]:
+    """What stands beside the pairs, by line: the third column of a TSV and those behind it, by their numbers, or fields."""
+    if origin.format not in RECORD_FORMATS:
+        lines = ((n, line.split("\t")[2:]) for n, line in numbered_lines(origin.path, ReadContext(ignore)))
+        return {n: {str(place): cell for place, cell in enumerate(cells, 3)} for n, cells in lines if cells}
+    found = {}
+    names = [config.source_field, config.target_field]
+    for number, record in records_of(origin, ReadContext(ignore)):
+        further = without_fields(record, names)
+        if origin.format == "tmx":  # which has both sides twice, by their languages as well
+            sides = [record.get(name) for name in names]
+            further = {name: text for name, text in further.items() if text not in sides}
+        if further:
+            found[number] = further
+    return found
+
+
+def read_pairs(config: DataConfig) -> Cleaned:
+    """All pairs of data.train, with what stands beside them; nothing is cleaned yet, but what cannot be read is taken."""
+    bad: dict[int, BadLine] = {}
+    wide: list[BadLine] = []
+
+    def complain(problem: BadLine) -> None:
+        if problem.line is None:
+            raise problem
+        bad.setdefault(problem.line, problem)
+
+    rows = list(all_rows(config, "train", ReadContext(complain, wide.append)))
+    (origin,) = origins_of(config, "train")
+    if not rows and bad:
+        first = next(iter(bad.values()))
+        raise UserError("no pair of {name} can be read; {problem}", shown(origin.path), first)
+    if not rows:
+        raise UserError("{names} holds no pairs", shown(origin.path))
+    if sum("\0" in row.example[0] for row in rows) > len(rows) / 2:  # without its mark, each ASCII letter has a NUL
+        why = _("UTF-16 without a byte order mark; {cure}", cure(origin.path, "utf-16le"))
+        raise BadLine("encoding", origin.path, None, why)
+    lines = [row.line for row in rows]
+    good = set(lines)
+    bad = {line: problem for line, problem in bad.items() if line not in good}
+    cleaned = Cleaned(len(rows) + len(bad), [row.example for row in rows], lines)
+    texts = unreadable(origin, bad, good)
+    cleaned.removed = [Removed("unreadable", line, texts.get(line, ""), str(why)) for line, why in bad.items()]
+    cleaned.rules["unreadable"] = Tally(_("the line cannot be read"), len(bad), examples=shown_of(cleaned.removed))
+    is_lines = origin.format not in RECORD_FORMATS
+    cleaned.has_documents = is_lines and cleaned.read < max((*lines, *bad))
+    if wide or not is_lines:
+        cleaned.further = {line: fields for line, fields in further_fields(config, origin).items() if line in good}
+    cleaned.names = list(dict.fromkeys(name for further in cleaned.further.values() for name in further))
+    return cleaned

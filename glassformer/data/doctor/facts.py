@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.doctor.sides import anchors
-from glassformer.data.files import BadLine, ReadContext
-from glassformer.data.oddities import ODD, QUOTES, is_blank, is_quoted_alone
+from glassformer.data.files import BadLine, ReadContext, ignore
+from glassformer.data.oddities import ODD, QUOTES, is_quoted_alone
 from glassformer.data.readers import LocatedExample
-from glassformer.data.sources import all_rows
-from glassformer.data.splits import Split, hash_of, normalized
+from glassformer.data.sources import all_rows, has_empty_side
+from glassformer.data.splits import Split, hash_of, normalized, source_of
 from glassformer.errors import UserError
 from glassformer.language import _
 
 SHOWN_LINES = 5
 FIRST_LINES = 5000
 FEW_LINES = 20  # a text of many lines that has no more different ones is a list of labels
+
+
+@dataclass
+class Seen:
+    """How often something was seen, and the first lines it was seen in."""
+
+    count: int = 0
+    lines: list[int] = field(default_factory=list)
+
+    def add(self, line: int | None) -> None:
+        """Once more."""
+        self.count += 1
+        if line is not None and len(self.lines) < SHOWN_LINES:
+            self.lines.append(line)
 
 
 @dataclass(frozen=True)
@@ -44,26 +57,23 @@ class Finding:
 class SplitFacts:
     """What is remembered of a split: a number or two an example."""
 
-    name: str
+    name: Split
     source: array[int] = field(default_factory=lambda: array("Q"))  # hashes
     whole: array[int] = field(default_factory=lambda: array("Q"))
     lines: array[int] = field(default_factory=lambda: array("Q"))
     source_lengths: array[int] = field(default_factory=lambda: array("Q"))  # characters; of a text, of its lines
     target_lengths: array[int] = field(default_factory=lambda: array("Q"))  # pairs only
-    empty: list[int] = field(default_factory=list)  # lines, the first few; the counts are beside them
-    identical: list[int] = field(default_factory=list)
+    empty: Seen = field(default_factory=Seen)
+    identical: Seen = field(default_factory=Seen)
+    odd: defaultdict[str, Seen] = field(default_factory=lambda: defaultdict(Seen))  # NUL and its like, by kind
     source_marks: array[int] = field(default_factory=lambda: array("Q"))  # of pairs: see sides.py
     target_marks: array[int] = field(default_factory=lambda: array("Q"))
-    odd: dict[str, list[int]] = field(default_factory=dict)  # NUL and its like: the first lines, by kind
-    n_odd: Counter[str] = field(default_factory=Counter)
-    n_empty: int = 0
-    n_identical: int = 0
     labels: Counter[str] = field(default_factory=Counter)
     different_lines: set[int] = field(default_factory=set)  # of a text: hashes of the first few, to know labels by
 
     @property
     def examples(self) -> int:
-        """How many were read."""
+        """The number of examples that were read."""
         return len(self.lines)
 
 
@@ -83,7 +93,7 @@ class DoctorReport:
         return any(finding.level == "error" for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The report as a JSON-serialisable dict."""
         splits = {
             name: {
                 "examples": facts.examples,
@@ -118,46 +128,48 @@ def remark_in_words(config: DataConfig, first: BadLine, count: int, examples: in
     return _("{columns} (data.features_field=3 puts the third before the source)", message)
 
 
+@dataclass
+class Problems:
+    """What is wrong with some lines, or worth a look, by its kind: the first of each, and how often it was seen where."""
+
+    first: dict[str, BadLine] = field(default_factory=dict)
+    seen: defaultdict[str, Seen] = field(default_factory=lambda: defaultdict(Seen))
+
+    def note(self, problem: BadLine) -> None:
+        """One more line."""
+        self.first.setdefault(problem.kind, problem)
+        self.seen[problem.kind].add(problem.line)
+
+
 def first_remarks(config: DataConfig) -> list[str]:
     """What is to be said of the columns of a training file, by its first lines."""
-    remarks: list[BadLine] = []
-    rows = all_rows(config, "train", ReadContext(lambda problem: None, remarks.append))
-    examples = sum(1 for _row in itertools.islice(rows, FIRST_LINES))
-    counts = Counter(remark.kind for remark in remarks)
-    first = {remark.kind: remark for remark in reversed(remarks)}
-    return [remark_in_words(config, first[kind], count, examples) for kind, count in counts.items()]
+    remarks = Problems()
+    rows = all_rows(config, "train", ReadContext(ignore, remarks.note))
+    examples = sum(1 for _row in islice(rows, FIRST_LINES))
+    return [remark_in_words(config, first, remarks.seen[kind].count, examples) for kind, first in remarks.first.items()]
 
 
 def examine(config: DataConfig, split: Split, findings: list[Finding]) -> SplitFacts:
     """Reads a split once and remembers what the findings need; what cannot be read becomes a finding."""
-    facts = SplitFacts(split)
-    problems: dict[str, list[BadLine]] = {}
-    counts: Counter[str] = Counter()
-    remarks: dict[str, list[BadLine]] = {}
-
-    def note(noted: dict[str, list[BadLine]], problem: BadLine) -> None:
-        counts[problem.kind] += 1
-        if counts[problem.kind] <= SHOWN_LINES:
-            noted.setdefault(problem.kind, []).append(problem)
-
+    facts, problems, remarks = SplitFacts(split), Problems(), Problems()
     try:
-        rows = all_rows(config, split, ReadContext(partial(note, problems), partial(note, remarks)))
+        rows = all_rows(config, split, ReadContext(problems.note, remarks.note))
         for row in whole_documents(rows, facts) if config.task == "text" else rows:
             remember(config.task, facts, row)
     except UserError as error:  # the file as a whole cannot be read on
         findings.append(Finding("error", split, "unreadable", str(error), 1))
-    for kind, remarked in remarks.items():
-        lines = tuple(problem.line for problem in remarked if problem.line is not None)
-        message = remark_in_words(config, remarked[0], counts[kind], facts.examples)
-        findings.append(Finding("warning", split, kind, message, counts[kind], lines))
-    for kind, remarked in problems.items():
-        said = str(remarked[0])
+    for kind, first in remarks.first.items():
+        seen = remarks.seen[kind]
+        message = remark_in_words(config, first, seen.count, facts.examples)
+        findings.append(Finding("warning", split, kind, message, seen.count, tuple(seen.lines)))
+    for kind, first in problems.first.items():
+        seen = problems.seen[kind]
+        message = str(first)
         if kind == "field" and not facts.examples:
-            said = _("{path}: {problem} (all {count:,} lines)", remarked[0].path, remarked[0].problem, counts[kind])
-        elif counts[kind] > 1:
-            said = _("{problem} (and {count} more like it)", said, counts[kind] - 1)
-        lines = tuple(problem.line for problem in remarked if problem.line is not None)
-        findings.append(Finding("error", split, kind, said, counts[kind], lines))
+            message = _("{path}: {problem} (all {count:,} lines)", first.path, first.problem, seen.count)
+        elif seen.count > 1:
+            message = _("{problem} (and {count} more like it)", message, seen.count - 1)
+        findings.append(Finding("error", split, kind, message, seen.count, tuple(seen.lines)))
     return facts
 
 
@@ -177,46 +189,35 @@ def whole_documents(rows: Iterable[LocatedExample], facts: SplitFacts) -> Iterat
             digest = hashlib.blake2b(digest_size=8)
 
 
-def note_odd(facts: SplitFacts, line: int, kind: str) -> None:
-    """Counts what a text should not hold, and keeps the first lines."""
-    facts.n_odd[kind] += 1
-    lines = facts.odd.setdefault(kind, [])
-    lines += [line] * (len(lines) < SHOWN_LINES)
-
-
 def look_at(facts: SplitFacts, line: int, text: str) -> None:
-    """What a text should not hold: see oddities.py."""
+    """Notes what a text should not hold: see oddities.py."""
     for kind, is_there in ODD.items():
         if is_there(text):
-            note_odd(facts, line, kind)
+            facts.odd[kind].add(line)
 
 
 def remember(task: str, facts: SplitFacts, row: LocatedExample) -> None:
     """Notes an example's line, lengths and fingerprints."""
     if task == "text":
         source = whole = row.example
+    elif has_empty_side(task, row.example):
+        facts.empty.add(row.line)
+        return
     else:
-        first, second = row.example
-        text = " ".join(first) if task == "tag" else first
-        if not first or not second or (task != "tag" and (is_blank(first) or is_blank(second))):
-            facts.n_empty += 1
-            facts.empty += [row.line] * (len(facts.empty) < SHOWN_LINES)
-            return
+        text, (first, second) = source_of(task, row.example), row.example
         facts.source_lengths.append(len(text))
         look_at(facts, row.line, f"{text}\n{second if isinstance(second, str) else ''}")
-        if task == "pairs" and (is_quoted_alone(text, second) or is_quoted_alone(second, text)):
-            note_odd(facts, row.line, QUOTES)
-        source = hash_of(normalized(text))
+        source = whole = hash_of(normalized(text))
         if task == "pairs":
+            if is_quoted_alone(text, second) or is_quoted_alone(second, text):
+                facts.odd[QUOTES].add(row.line)
             whole = hash_of(normalized(text), normalized(second))
             facts.source_marks.append(anchors(text))
             facts.target_marks.append(anchors(second))
             facts.target_lengths.append(len(second))
             if first == second:
-                facts.n_identical += 1
-                facts.identical += [row.line] * (len(facts.identical) < SHOWN_LINES)
+                facts.identical.add(row.line)
         else:
-            whole = source
             facts.labels.update([second] if task == "classify" else second)
     facts.source.append(source)
     facts.whole.append(whole)

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from array import array
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 import numpy as np
 
 from glassformer.config import DataConfig
 from glassformer.data.doctor.facts import FEW_LINES, SHOWN_LINES, DoctorReport, Finding, SplitFacts
-from glassformer.data.doctor.sides import exchanged, shifted
-from glassformer.data.files import ReadContext
+from glassformer.data.doctor.sides import exchanged, log_ratio, shifted
 from glassformer.data.oddities import QUOTES
-from glassformer.data.readers import LocatedExample
-from glassformer.data.sources import all_rows
+from glassformer.data.sources import first_rows
 from glassformer.data.splits import Split, look_like_texts, source_of
 from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.text.tokenizer import UNK, Tokenizer
 
 RATIO_LIMIT = 4.0  # times the usual ratio of lengths, either way
-SMOOTHING = 5  # characters added to both sides of a ratio, as short sentences vary much
 LEAK_LIMIT, COPY_LIMIT, ODD_LIMIT = 0.01, 0.5, 0.05  # above: errors
 FOREIGN_LIMIT = 0.5  # above, a question is asked
 IDENTICAL_NOTICE, UNKNOWN_NOTICE = 0.01, 0.05  # above: warnings
@@ -34,73 +29,87 @@ HAN_RUN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 LABEL_LINES = 50  # a text of fewer lines may well repeat itself
 
 
-def level(grave: bool) -> Literal["error", "warning"]:
-    """Of a finding."""
-    return "error" if grave else "warning"
+def noted(
+    facts: SplitFacts, kind: str, message: str, count: int, lines: Iterable[int] = (), *, is_error: bool = False
+) -> Finding:
+    """A finding about a split."""
+    return Finding("error" if is_error else "warning", facts.name, kind, message, count, tuple(lines))
 
 
 def inside(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
     """Findings about one split alone."""
-    name, total = facts.name, facts.examples
+    total = facts.examples
     if total == 0:
-        yield Finding("error", name, "nothing", _("{name} holds no example to learn from", name), 0)
-    if facts.n_empty:
-        of = facts.n_empty, total + facts.n_empty
-        message = _("{n_empty} of {total} examples have an empty side and will be passed over", *of)
-        yield Finding("warning", name, "empty", message, facts.n_empty, tuple(facts.empty))
-    if total and facts.n_identical > IDENTICAL_NOTICE * total:
-        message = _("{n_identical} of {total} pairs have two identical sides", facts.n_identical, total)
-        yield Finding(
-            level(facts.n_identical > COPY_LIMIT * total),
-            name,
-            "identical",
-            message,
-            facts.n_identical,
-            tuple(facts.identical),
+        yield noted(facts, "nothing", _("{name} holds no example to learn from", facts.name), 0, is_error=True)
+    if n_empty := facts.empty.count:
+        message = _(
+            "{n_empty} of {total} examples have an empty side and will be passed over", n_empty, total + n_empty
         )
-    for kind, count in facts.n_odd.items():
+        yield noted(facts, "empty", message, n_empty, facts.empty.lines)
+    n_identical = facts.identical.count
+    if total and n_identical > IDENTICAL_NOTICE * total:
+        message = _("{n_identical} of {total} pairs have two identical sides", n_identical, total)
+        is_copy = n_identical > COPY_LIMIT * total
+        yield noted(facts, "identical", message, n_identical, facts.identical.lines, is_error=is_copy)
+    for kind, seen in facts.odd.items():
         where = "documents" if config.task == "text" else "examples"
-        bad = kind == "NUL" or (count > ODD_LIMIT * total and kind != QUOTES)
-        message = f"{count} of {total} {where} hold {kind}"
-        yield Finding(level(bad), name, kind, message, count, tuple(facts.odd[kind]))
-    if config.task == "pairs" and total:
+        bad = kind == "NUL" or (seen.count > ODD_LIMIT * total and kind != QUOTES)
+        message = f"{seen.count} of {total} {where} hold {kind}"
+        yield noted(facts, kind, message, seen.count, seen.lines, is_error=bad)
+    if total and config.task == "pairs":
         yield from shift_findings(facts)
-    repeated = repeats(np.frombuffer(facts.whole, np.uint64)) if total else np.zeros(0, np.int64)
+    if total:
+        yield from repeat_findings(config, facts)
+        if config.task == "pairs":
+            yield from ratio_findings(facts)
+        yield from label_findings(config, facts)
+
+
+def repeat_findings(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
+    """Whether examples occur again."""
+    repeated = repeats(np.frombuffer(facts.whole, np.uint64))
     if len(repeated):
         what = _("documents") if config.task == "text" else _("examples")
-        message = _("{n_repeated} of {total} {what} occur before", len(repeated), total, what)
-        yield Finding("warning", name, "duplicates", message, len(repeated), lines_at(facts, repeated))
-    if config.task == "pairs" and total:
-        ratios = log_ratios(facts)
-        strange = np.flatnonzero(np.abs(ratios - np.median(ratios)) > np.log(RATIO_LIMIT))
-        if len(strange):
-            message = _(
-                "{n_strange} of {total} pairs differ in length {ratio_limit:g} times more than is usual here",
-                len(strange),
-                total,
-                RATIO_LIMIT,
-            )
-            yield Finding("warning", name, "ratio", message, len(strange), lines_at(facts, strange))
-    few = len(facts.source_lengths) > LABEL_LINES and len(facts.different_lines) <= FEW_LINES
-    if config.task == "text" and total and few:
+        message = _("{n_repeated} of {total} {what} occur before", len(repeated), facts.examples, what)
+        yield noted(facts, "duplicates", message, len(repeated), lines_at(facts, repeated))
+
+
+def ratio_findings(facts: SplitFacts) -> Iterator[Finding]:
+    """Whether the sides of some pairs differ in length far more than those of the others."""
+    ratios = log_ratios(facts)
+    strange = np.flatnonzero(np.abs(ratios - np.median(ratios)) > np.log(RATIO_LIMIT))
+    if len(strange):
+        message = _(
+            "{n_strange} of {total} pairs differ in length {ratio_limit:g} times more than is usual here",
+            len(strange),
+            facts.examples,
+            RATIO_LIMIT,
+        )
+        yield noted(facts, "ratio", message, len(strange), lines_at(facts, strange))
+
+
+def label_findings(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
+    """Whether a text is a list of labels, labels are texts, or all are the same."""
+    total, n_lines, n_labels = facts.examples, len(facts.source_lengths), len(facts.labels)
+    if config.task == "text" and n_lines > LABEL_LINES and len(facts.different_lines) <= FEW_LINES:
         message = _(
             "{n_source_lengths:,} lines, and only {n_different_lines} different ones: is it a list of labels? "
             "Labels stand before their texts, with a tab between (--task classify)",
-            len(facts.source_lengths),
+            n_lines,
             len(facts.different_lines),
         )
-        yield Finding("warning", name, "labels", message, len(facts.different_lines))
-    if config.task == "classify" and look_like_texts(len(facts.labels), len(set(facts.source)), total):
+        yield noted(facts, "labels", message, len(facts.different_lines))
+    if config.task == "classify" and look_like_texts(n_labels, len(set(facts.source)), total):
         message = _(
             "{n_labels:,} different labels in {total:,} examples: are labels and texts exchanged? The label "
             "comes first",
-            len(facts.labels),
+            n_labels,
             total,
         )
-        yield Finding("error", name, "exchanged", message, len(facts.labels))
-    if config.task in ("classify", "tag") and name == "train" and total and len(facts.labels) < 2:
+        yield noted(facts, "exchanged", message, n_labels, is_error=True)
+    if config.task in ("classify", "tag") and facts.name == "train" and n_labels < 2:
         message = _("all examples have the label {labels!r}", next(iter(facts.labels)))
-        yield Finding("error", name, "labels", message, total)
+        yield noted(facts, "labels", message, total, is_error=True)
 
 
 def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
@@ -117,24 +126,20 @@ def shift_findings(facts: SplitFacts) -> Iterator[Finding]:
             "s" * (abs(by) > 1),
             side,
         )
-        yield Finding("error", facts.name, "shifted", message, facts.examples - place, (where,))
+        yield noted(facts, "shifted", message, facts.examples - place, (where,), is_error=True)
 
 
-def whole_pairs(config: DataConfig, name: Split) -> list[LocatedExample]:
-    """The first pairs of a split with nothing empty."""
-    rows = itertools.islice(all_rows(config, name, ReadContext(lambda _: None)), WORDS_FROM)
-    return [row for row in rows if all(row.example)]
-
-
-def exchange_findings(config: DataConfig, name: Split, facts: SplitFacts) -> Iterator[Finding]:
+def exchange_findings(config: DataConfig, facts: SplitFacts) -> Iterator[Finding]:
     """Pairs whose source stands where the target should: by the words of train, or where it is train by its own."""
-    rows = whole_pairs(config, name)
-    train = [row.example for row in whole_pairs(config, "train")] if name != "train" else None
-    places = exchanged([row.example for row in rows], train)
+    rows = [row for row in first_rows(config, facts.name, WORDS_FROM) if all(row.example)]
+    train = None if facts.name == "train" else [row.example for row in first_rows(config, "train", WORDS_FROM)]
+    others = None if train is None else [example for example in train if all(example)]
+    places = exchanged([row.example for row in rows], others)
     if places:
         message = _("{n_places} of {n_rows} pairs seem to have their columns exchanged", len(places), len(rows))
-        lines = tuple(rows[place].line for place in places[:SHOWN_LINES])
-        yield Finding(level(len(places) > LEAK_LIMIT * len(rows)), name, "exchanged", message, len(places), lines)
+        lines = (rows[place].line for place in places[:SHOWN_LINES])
+        is_error = len(places) > LEAK_LIMIT * len(rows)
+        yield noted(facts, "exchanged", message, len(places), lines, is_error=is_error)
 
 
 def across(config: DataConfig, train: SplitFacts, other: SplitFacts) -> Iterator[Finding]:
@@ -144,22 +149,25 @@ def across(config: DataConfig, train: SplitFacts, other: SplitFacts) -> Iterator
         return
     leaked = found_in(other.whole, train.whole)
     if len(leaked):
-        count = len(leaked), total, other.name, len(leaked) / total
-        message, bad = (
-            _("{n_leaked} of {total} examples of {other} occur in train ({share:.1%})", *count),
-            count[3] > LEAK_LIMIT,
+        share = len(leaked) / total
+        message = _(
+            "{n_leaked} of {total} examples of {other} occur in train ({share:.1%})",
+            len(leaked),
+            total,
+            other.name,
+            share,
         )
-        yield Finding(level(bad), other.name, "leaked", message, len(leaked), lines_at(other, leaked))
+        yield noted(other, "leaked", message, len(leaked), lines_at(other, leaked), is_error=share > LEAK_LIMIT)
     known = np.setdiff1d(found_in(other.source, train.source), leaked)
     if config.task == "pairs" and len(known):
         message = _(
             "{n_known} of {total} sources of {other} occur in train with another target", len(known), total, other.name
         )
-        yield Finding("warning", other.name, "known sources", message, len(known), lines_at(other, known))
+        yield noted(other, "known sources", message, len(known), lines_at(other, known))
     unseen = sorted(set(other.labels) - set(train.labels))
     if unseen:
         message = _("{other} has labels that train never shows: {unseen}", other.name, ", ".join(unseen[:SHOWN_LINES]))
-        yield Finding("error", other.name, "labels", message, len(unseen))
+        yield noted(other, "labels", message, len(unseen), is_error=True)
 
 
 def repeats(hashes: np.ndarray) -> np.ndarray:
@@ -176,8 +184,7 @@ def found_in(these: array[int], those: array[int]) -> np.ndarray:
 
 def log_ratios(facts: SplitFacts) -> np.ndarray:
     """The logarithm of target length over source length, example by example."""
-    source, target = (np.frombuffer(x, np.uint64).astype(float) for x in (facts.source_lengths, facts.target_lengths))
-    return np.log((target + SMOOTHING) / (source + SMOOTHING))
+    return log_ratio(*(np.frombuffer(lengths, np.uint64) for lengths in (facts.source_lengths, facts.target_lengths)))
 
 
 def lines_at(facts: SplitFacts, places: np.ndarray) -> tuple[int, ...]:
@@ -187,13 +194,8 @@ def lines_at(facts: SplitFacts, places: np.ndarray) -> tuple[int, ...]:
 
 def texts_of(config: DataConfig, split: Split) -> Iterator[str]:
     """The texts of a split, up to as many as words are counted in."""
-    for row in itertools.islice(all_rows(config, split, ReadContext(lambda _: None)), WORDS_FROM):
-        if config.task == "text":
-            yield row.example.text
-        elif config.task == "pairs":
-            yield from row.example
-        else:
-            yield source_of(config.task, row.example)
+    for row in first_rows(config, split, WORDS_FROM):
+        yield from row.example if config.task == "pairs" else [source_of(config.task, row.example)]
 
 
 def unknown_shares(config: DataConfig, kind: str, names: Iterable[str]) -> dict[str, float]:
@@ -213,8 +215,8 @@ def unknown_shares(config: DataConfig, kind: str, names: Iterable[str]) -> dict[
 def holds_single_words(config: DataConfig) -> bool:
     """Whether most sources of pairs are a word each (spelling to sound, inflection), of which a new one is new as a whole. Text
     without blanks in Chinese characters is none."""
-    rows = itertools.islice(all_rows(config, "train", ReadContext(lambda _: None)), SINGLE_FROM)
-    sources = [row.example[0].split() for row in rows] if config.task == "pairs" else []
+    rows = first_rows(config, "train", SINGLE_FROM) if config.task == "pairs" else []
+    sources = [row.example[0].split() for row in rows]
     words = [words[-1] for words in sources if len(words) == 1 or (words and config.features_field is not None)]
     return len(words) > len(sources) / 2 and not any(map(HAN_RUN.search, words))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import DataConfig
-from glassformer.data.files import ReadContext, numbered_lines
+from glassformer.data.files import ReadContext, ignore, numbered_lines
 from glassformer.data.origins import SUFFIXES, Origin
 from glassformer.data.readers import FIELDS, records_of
 from glassformer.data.records import field_command
@@ -37,7 +37,7 @@ LOOKED_AT = 200  # records of a table
 
 def first_records(path: Path, format: str) -> list[dict[str, Any]]:
     """The first records of a table, those inside a field with a dot in their names; none where it cannot be read."""
-    rows = records_of(Origin(path, format), ReadContext(lambda problem: None))
+    rows = records_of(Origin(path, format), ReadContext(ignore))
     try:
         return [flat(record) for _number, record in itertools.islice(rows, LOOKED_AT)]
     except UserError:  # it is said where the data are read
@@ -150,7 +150,7 @@ def holds_pairs(path: Path) -> bool:
 
 def has_tab(path: Path) -> bool:
     """Whether the first line that is not blank has two columns."""
-    lines = (line for _, line in numbered_lines(path, ReadContext(lambda _: None)) if line.strip())
+    lines = (line for _, line in numbered_lines(path, ReadContext(ignore)) if line.strip())
     return "\t" in next(lines, "")
 
 

@@ -23,7 +23,13 @@ TOLD_APART = 2.0  # log-odds of a typical side; below, the sides are too alike t
 EXCHANGED = 0.5  # a side looks wrong if its odds are against it by so much of what is usual for it
 STRETCH, LEAST_STRETCH = 200, 60  # lines that are compared at a time
 OFFSETS = (-2, -1, 1, 2)
+SMOOTHING = 5  # characters added to both sides of a ratio, as short sentences vary much
 MUCH_BETTER = 0.4  # correlation; by chance it differs by 0.1 in a stretch of 200
+
+
+def log_ratio(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """The logarithm of target length over source length."""
+    return np.log((target.astype(float) + SMOOTHING) / (source.astype(float) + SMOOTHING))
 
 
 def words_of(text: str) -> set[str]:

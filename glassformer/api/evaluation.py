@@ -22,7 +22,6 @@ from glassformer.api.models import LoadedModel
 from glassformer.config import DataConfig, Recipe, did_you_mean
 from glassformer.config.data import DataFile
 from glassformer.config.recipe import apply_override
-from glassformer.data.augment import PERTURBATIONS, perturbed
 from glassformer.data.batches import Batch, SentenceBatches, recipe_batches
 from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.files import ReadContext
@@ -31,6 +30,7 @@ from glassformer.data.readers import WHERE, records_in, rows_of
 from glassformer.data.sources import open_split
 from glassformer.data.splits import SPLITS
 from glassformer.data.store import run_examples, stored_splits
+from glassformer.data.transforms import PERTURBATIONS, perturbed
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import example_scores
 from glassformer.evaluation.metrics import Scores, measure_name, measure_value, measures_text
@@ -109,7 +109,7 @@ def evaluate_run(
     perturb: str | None = None,
 ) -> Evaluation:
     """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples. `model`: the run's
-    model as it is in memory, in the place of the weights on disk. `perturb`: on pairs that are changed so (data/augment.py)."""
+    model as it is in memory, in the place of the weights on disk. `perturb`: on pairs that are changed so (data/transforms.py)."""
     run = RunFolder.open(path)
     recipe = with_overrides(run.recipe, overrides)
     if files and split is not None:

@@ -9,10 +9,9 @@ import numpy as np
 
 from glassformer.config import DataConfig, Recipe
 from glassformer.data.batch import Batch, Batches, EpochPlan, waste
-from glassformer.data.block_batches import BlockBatches
+from glassformer.data.block_batches import BlockBatches, SpanBatches
 from glassformer.data.examples import Classify, Examples, Tag, paired
 from glassformer.data.sentence_batches import Redraw, SentenceBatches
-from glassformer.data.span_batches import SpanBatches
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError
 

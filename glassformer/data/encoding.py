@@ -19,10 +19,10 @@ import numpy as np
 from jaxtyping import Int
 
 from glassformer.config import DataConfig, Recipe
-from glassformer.data.augment import Augmented
 from glassformer.data.examples import IGNORE
 from glassformer.data.files import Document
 from glassformer.data.tokens import TokenFile, new_token_file
+from glassformer.data.transforms import Augmented
 from glassformer.errors import UserError
 from glassformer.screen import Progress
 from glassformer.text.pre_tokenizer import end_to_end

@@ -18,7 +18,6 @@ from typing import Any
 
 from glassformer.config import DataConfig, Recipe
 from glassformer.data import cache
-from glassformer.data.augment import Augmented
 from glassformer.data.encoding import encode_split
 from glassformer.data.files import ReadContext
 from glassformer.data.oddities import HEADER, THIRD_COLUMN
@@ -27,6 +26,7 @@ from glassformer.data.report import DataReport, in_words
 from glassformer.data.sources import DataReader, why_empty
 from glassformer.data.splits import SPLITS, hash_of, look_like_texts, normalized
 from glassformer.data.store import StoreWriter, run_examples
+from glassformer.data.transforms import Augmented
 from glassformer.errors import UserError
 from glassformer.files.user_data import FileFacts
 from glassformer.language import _

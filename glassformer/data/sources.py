@@ -29,16 +29,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.config import DataConfig
-from glassformer.data.context import in_context
-from glassformer.data.files import Document, ReadContext, Skipped, document_pieces, files_below, ignore
+from glassformer.data.files import ReadContext, Skipped, document_pieces, files_below, ignore
 from glassformer.data.oddities import INVISIBLE, LONG, LONG_LINE, QUOTES, ZERO_WIDTH_BLANKS, is_blank, is_quoted_alone
 from glassformer.data.origins import Origin, origins_of, shown
 from glassformer.data.readers import WHERE, LocatedExample, given_splits, read_rows, records_in, rows_of
 from glassformer.data.splits import SPLITS, Split, hash_of, held_out_files, normalized, source_of, split_of, times_of
+from glassformer.data.transforms import in_context, learned
 from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.screen import say
-from glassformer.text.languages import lowercase
 
 
 class SplitExample(NamedTuple):
@@ -66,17 +65,6 @@ def has_empty_side(task: str, example: Any) -> bool:
     if task in ("text", "tag"):
         return task == "tag" and not (example[0] and example[1])
     return is_blank(example[0]) or is_blank(example[1])
-
-
-def lowered(task: str, example: Any) -> Any:
-    """The example in small letters; labels stay as they are."""
-    if task == "pairs":
-        return lowercase(example[0]), lowercase(example[1])
-    if task == "classify":
-        return lowercase(example[0]), example[1]
-    if task == "tag":
-        return [lowercase(token) for token in example[0]], example[1]
-    return Document(lowercase(example.text), example.ends)
 
 
 @dataclass
@@ -156,16 +144,7 @@ class DataReader:
         for split in SPLITS:
             if split in self.splits:
                 for example in open_builtin(self.config, split):
-                    yield SplitExample(split, self.learned(example))
-
-    def learned(self, example: Any, tag: str = "") -> Any:
-        """The example as the model will see it."""
-        config = self.config
-        if config.lowercase:
-            example = lowered(config.task, example)
-        if config.swap and config.task == "pairs":
-            example = example[1], example[0]
-        return (f"{tag} {example[0]}", example[1]) if tag else example
+                    yield SplitExample(split, learned(self.config, example))
 
     def identity(self, example: Any) -> int:
         """A hash of all that is learned from an example, case and spacing aside."""
@@ -206,7 +185,7 @@ class DataReader:
                 self.empty[split] += 1
                 continue
             self.look_at(row.example)
-            example = self.learned(row.example)
+            example = learned(config, row.example)
             raw = document or source_of(config.task, row.example if self.by_raw_source else example)
             key = raw if self.by_raw_source else normalized(raw)
             fallen: Split = split
@@ -220,7 +199,7 @@ class DataReader:
                 continue
             times = times_of(origin.weight, key) if fallen == "train" else 1
             if times:
-                yield SplitExample(fallen, self.learned(row.example, origin.tag) if origin.tag else example, times)
+                yield SplitExample(fallen, learned(config, row.example, origin.tag) if origin.tag else example, times)
 
     def look_at(self, example: Any) -> None:
         """Count what can be read and was hardly meant; the rest of what the data doctor knows is his."""
@@ -255,7 +234,7 @@ class DataReader:
                     with closing(document_pieces(file, self.context, border)) as pieces:
                         for part, document in pieces:
                             if not (part and turn):
-                                yield SplitExample("val" if part else mine, self.learned(document))
+                                yield SplitExample("val" if part else mine, learned(config, document))
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,11 @@ platforms and versions, but not what its convenience methods make of them.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int, UInt64
-
-T = TypeVar("T")
 
 
 class Stream(IntEnum):
@@ -60,16 +54,3 @@ def uniform(bits: UInt64[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
 def epoch_order(n: int, seed: int, epoch: int, stream: Stream = Stream.ORDER) -> Int[np.ndarray, " n"]:
     """A permutation of 0 … n-1, another one each epoch, the same on every machine."""
     return np.argsort(random_bits(n, seed, epoch, stream), kind="stable")
-
-
-def prefetch(iterator: Iterator[T], depth: int) -> Iterator[T]:
-    """The same items in the same order, up to `depth` of them made ahead by one background thread."""
-    end = object()
-    pool = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
-    try:
-        ahead: deque[Future[object]] = deque(pool.submit(next, iterator, end) for _ in range(max(1, depth)))
-        while (item := ahead.popleft().result()) is not end:
-            ahead.append(pool.submit(next, iterator, end))
-            yield item  # type: ignore[misc]
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

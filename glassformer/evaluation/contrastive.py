@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from glassformer.data.context import SEPARATOR, joined
 from glassformer.data.files import ReadContext, numbered_lines
+from glassformer.data.transforms import SEPARATOR, joined
 from glassformer.errors import UserError
 from glassformer.tasks import TextModel
 from glassformer.tasks.score import score

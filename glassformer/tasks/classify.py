@@ -12,7 +12,7 @@ from glassformer.tasks.text_model import TextModel, as_list
 
 def classify(model: TextModel, texts: Sequence[str]) -> list[list[Label]]:
     """For each text all labels, the likeliest first. Of a text longer than the model has learned to read, the mean of its windows
-    (data/windows.py), each weighing as much as the tokens it answers for."""
+    (data/examples.py), each weighing as much as the tokens it answers for."""
     model.require("classify")
     cut = model.windows(model.tokenizers.target.encode_batch(as_list(texts)))
     found = predict.classify(model._model, [row for _, _, row in cut])

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from glassformer.data.windows import windows
+from glassformer.data.examples import windows
 from glassformer.errors import ConfigError
 from glassformer.models import Transformer
 from glassformer.nn.modes import eval_mode
@@ -53,7 +53,7 @@ def over_windows(parts: Sequence[tuple[Float[Tensor, " C"], int]], pool: Pool) -
 @torch.no_grad()
 def embed(model: TextModel, texts: Sequence[str], *, pool: Pool = "mean") -> Float[Tensor, "N C"]:
     """A row a text, on the CPU, in float32: the encoder's output, or a GPT's last layer. A text longer than the model reads at
-    once is read in overlapping windows (data/windows.py), which are pooled in turn: a mean by their lengths."""
+    once is read in overlapping windows (data/examples.py), which are pooled in turn: a mean by their lengths."""
     if pool not in get_args(Pool):
         raise ConfigError("pool must be one of {choices}, not {pool!r}", ", ".join(get_args(Pool)), pool)
     net, longest = model._model, model._model.config.block_size

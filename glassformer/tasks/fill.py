@@ -33,7 +33,7 @@ def masked_ids(model: TextModel, text: str) -> list[int]:
 
 def fill(model: TextModel, texts: Sequence[str], *, top: int = 5) -> list[Filled]:
     """For each text, the `top` likeliest words for each of its masks (`[MASK]` or `___`). A text longer than the model reads at
-    once is read in overlapping windows (data/windows.py)."""
+    once is read in overlapping windows (data/examples.py)."""
     model.require("fill")
     if top < 1:
         raise ConfigError("top must be at least 1, not {top}", top)

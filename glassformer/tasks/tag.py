@@ -19,7 +19,7 @@ def words_of(model: TextModel, line: str) -> list[str]:
 
 def tag(model: TextModel, sentences: Sequence[str | Sequence[str]]) -> list[list[Tagged]]:
     """For each sentence (its words, or a line that is cut into words) the likeliest label of each word. A sentence longer
-    than the model has learned to read is read in overlapping windows (data/windows.py)."""
+    than the model has learned to read is read in overlapping windows (data/examples.py)."""
     model.require("tag")
     asked = as_list(sentences)
     for own in asked:

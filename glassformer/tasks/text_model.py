@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 from glassformer.config import Recipe
-from glassformer.data.windows import Window, windows
+from glassformer.data.examples import Window, windows
 from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError
 from glassformer.language import _

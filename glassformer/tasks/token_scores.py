@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from glassformer.data.windows import causal_windows
+from glassformer.data.examples import causal_windows
 from glassformer.errors import UserError
 from glassformer.models import GPT, Transformer
 from glassformer.nn.modes import eval_mode

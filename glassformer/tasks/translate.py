@@ -15,8 +15,7 @@ from itertools import islice, repeat
 from typing import Any
 
 from glassformer.config import DecodeConfig
-from glassformer.data.augment import Recased
-from glassformer.data.context import last_sentence, windows
+from glassformer.data.transforms import Recased, last_sentence, windows
 from glassformer.decode import (
     NO_CONSTRAINTS,
     BeamTrace,

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from glassformer.api import load
+from glassformer.data.examples import causal_windows
 from glassformer.data.tokens import TokenFile
-from glassformer.data.windows import causal_windows
 from glassformer.errors import UserError
 from glassformer.nn.rows import Rows
 from glassformer.tasks.embed import embed

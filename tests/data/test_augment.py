@@ -12,9 +12,9 @@ import pytest
 
 from glassformer.api import load
 from glassformer.config import DataConfig, Recipe, TrainConfig
-from glassformer.data.augment import EMOJI, LEARNED, PERTURBATIONS, Augmented, Recased, perturbed
 from glassformer.data.prepare import prepare
 from glassformer.data.tokens import TokenFile
+from glassformer.data.transforms import EMOJI, LEARNED, PERTURBATIONS, Augmented, Recased, perturbed
 from glassformer.errors import ConfigError
 from glassformer.tasks.translate import truecase
 from glassformer.text.tokenizer import EOS, Tokenizer

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import glassformer
 from glassformer.config import DataConfig
 from glassformer.data.batches import make_batches
+from glassformer.data.block_batches import SpanBatches
 from glassformer.data.encoding import open_files
 from glassformer.data.examples import IGNORE
-from glassformer.data.span_batches import SpanBatches
 from glassformer.errors import ConfigError, UserError
 from glassformer.text.tokenizer import BOS, EOS, MASK
 from tests.counts import count

@@ -13,8 +13,8 @@ import pytest
 import glassformer
 from glassformer import tasks
 from glassformer.config import DataConfig
-from glassformer.data.context import windows
 from glassformer.data.sources import open_split
+from glassformer.data.transforms import windows
 from glassformer.errors import ConfigError, UserError
 from tests.commands import call
 from tests.data_files import write

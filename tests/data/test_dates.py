@@ -16,7 +16,7 @@ from glassformer.data.builtin.dates import (
     FORMATS,
     LOCALES,
     NEWS,
-    all_writings,
+    Writing,
     date_tokens,
     days_of,
     is_readable_anywhere,
@@ -27,6 +27,10 @@ from tests.builtin_sets import SPLITS, opened
 from tests.counts import count
 
 pytestmark = pytest.mark.slow
+
+
+def all_writings() -> list[Writing]:
+    return [writing for locale in LOCALES for writing in writings_of(locale)]
 
 
 def a_year(year: int) -> list[datetime.date]:

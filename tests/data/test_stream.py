@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from glassformer.data.store import run_examples
-from glassformer.data.stream import Position, Stream, epoch_order, prefetch, random_bits, uniform
+from glassformer.data.stream import Position, Stream, epoch_order, random_bits, uniform
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.runs.folder import RunFolder
@@ -145,32 +145,6 @@ def test_unit_is_uniform():
 
 def test_a_position_is_two_integers():
     assert Position() == Position(0, 0) and Position(2, 5) != Position(2, 6)
-
-
-@pytest.mark.parametrize("depth", [1, 2, 100])
-def test_prefetch_changes_nothing(depth):
-    """Broken variant: several threads calling next on one iterator."""
-    assert list(prefetch(iter(range(57)), depth)) == list(range(57))
-
-
-def test_prefetch_passes_errors_on_in_their_place():
-    """Broken variant: a thread that dies silently and leaves its reader waiting."""
-
-    def breaks():
-        yield 1
-        yield 2
-        raise RuntimeError("broken source")
-
-    items = prefetch(breaks(), 5)
-    assert [next(items), next(items)] == [1, 2]
-    with pytest.raises(RuntimeError, match="broken source"):
-        next(items)
-
-
-def test_prefetch_of_an_endless_stream_can_be_left():
-    stream = prefetch(itertools.count(), 3)
-    assert [next(stream) for _ in range(10)] == list(range(10))
-    stream.close()
 
 
 @pytest.mark.parametrize("vocab_size", [100, 1 << 17, None])

@@ -11,9 +11,8 @@ import torch
 from glassformer.config import DataConfig, Recipe
 from glassformer.data.batches import SentenceBatches, make_batches
 from glassformer.data.encoding import trained_length
-from glassformer.data.examples import IGNORE, Tag
+from glassformer.data.examples import IGNORE, Tag, windows
 from glassformer.data.tokens import TokenFile
-from glassformer.data.windows import windows
 from glassformer.evaluation.teacher_forced import example_losses, teacher_forced
 from glassformer.models import BERT
 from glassformer.runs.data_notes import too_long

@@ -133,8 +133,8 @@ class Cleaned:
         return "".join(json.dumps(record, ensure_ascii=False, default=str) + "\n" for record in records)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as a JSON-serialisable dict: counts, further columns in order, and examples. The pairs themselves are in files
-        of their own."""
+        """The report as a JSON-serialisable dict: counts, further columns in order, and examples. The pairs themselves are in
+        files of their own."""
         counts: dict[str, Any] = {"read": self.read, "kept": len(self.kept), "removed": len(self.removed)}
         counts |= {"repaired": len(self.repaired), "further_columns": self.names}
         tallies = {"repairs": self.repairs, "rules": self.rules}

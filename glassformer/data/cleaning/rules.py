@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.cleaning.alignment import TELLING, Pair, alignment_scores, border
-from glassformer.data.doctor.sides import exchanged, log_ratio
+from glassformer.data.cleaning.alignment import TELLING, Pair, alignment_scores, border, exchanged, log_ratio
 from glassformer.data.oddities import HTML, INVISIBLE, is_blank, is_mojibake, is_quoted_alone, unquoted
 from glassformer.errors import UserError
 from glassformer.language import _

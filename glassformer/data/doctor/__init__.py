@@ -8,7 +8,7 @@ error means that training on this would be a mistake:
     unknown labels      in val or test, which training never saw
     leaked              more than 1% of val or test stands word for word in train: the score would be of memory
     copies              more than half of the pairs have two identical sides: one file twice, or the wrong one
-    shifted             one side is moved against the other by a line or two, from some line on (see sides.py)
+    shifted             one side is moved against the other by a line or two, from some line on (see cleaning/alignment.py)
     exchanged           more than 1% of the pairs have their columns exchanged (of val and test: by the words of train); labels
                         that look like texts
     line ends           CR alone, as on old Macintoshes

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from glassformer.config import DataConfig
-from glassformer.data.doctor.sides import anchors
+from glassformer.data.cleaning.alignment import anchors
 from glassformer.data.files import BadLine, ReadContext, ignore
 from glassformer.data.oddities import ODD, QUOTES, is_quoted_alone
 from glassformer.data.readers import LocatedExample
@@ -66,7 +66,7 @@ class SplitFacts:
     empty: Seen = field(default_factory=Seen)
     identical: Seen = field(default_factory=Seen)
     odd: defaultdict[str, Seen] = field(default_factory=lambda: defaultdict(Seen))  # NUL and its like, by kind
-    source_marks: array[int] = field(default_factory=lambda: array("Q"))  # of pairs: see sides.py
+    source_marks: array[int] = field(default_factory=lambda: array("Q"))  # of pairs: see cleaning/alignment.py
     target_marks: array[int] = field(default_factory=lambda: array("Q"))
     labels: Counter[str] = field(default_factory=Counter)
     different_lines: set[int] = field(default_factory=set)  # of a text: hashes of the first few, to know labels by

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from glassformer.config import DataConfig
+from glassformer.data.cleaning.alignment import exchanged, log_ratio, shifted
 from glassformer.data.doctor.facts import FEW_LINES, SHOWN_LINES, DoctorReport, Finding, SplitFacts
-from glassformer.data.doctor.sides import exchanged, log_ratio, shifted
 from glassformer.data.oddities import QUOTES
 from glassformer.data.sources import first_rows
 from glassformer.data.splits import Split, look_like_texts, source_of

@@ -1,4 +1,14 @@
-"""Text as people paste it: in capitals, as a title, in small letters, with typos, without its full stop, with an emoji, in lines.
+"""What changes an example before it is learned: small letters, the sentences before it, and text as people paste it.
+
+Sentences with those before them: the k sentences before a pair, of its document, joined to both of its sides by a separator
+(Tiedemann and Scherrer 2017, "Neural machine translation with extended context"):
+
+    the lamp is old . ‖ it is heavy .        die lampe ist alt . ‖ sie ist schwer .
+
+What decides a word may stand in the sentence before: here the gender of the pronoun. A document ends at a blank line, or where a
+field of the records says so.
+
+Text as people paste it: in capitals, as a title, in small letters, with typos, without its full stop, with an emoji, in lines.
 
 A model that has only seen tidy sentences breaks on these. With `data.augment` a share of the training pairs is changed so, each
 copy of a pair otherwise (`data.segmentations` says how many copies, or that each epoch is drawn anew, as with BPE-dropout), and
@@ -14,9 +24,18 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from glassformer.config import DataConfig
+from glassformer.data.files import Document
+from glassformer.data.oddities import is_blank
+from glassformer.data.readers import LocatedExample
+from glassformer.text.languages import lowercase
+
+SEPARATOR = " ‖ "  # one character, so one token of every tokenizer
 Pair = tuple[str, str]
 Change = Callable[[str, str, random.Random], Pair]
 EMOJI = ["😀", "😂", "😊", "😉", "😍", "😢", "😡", "👍", "🙏", "🎉", "❤️", "🔥"]
@@ -28,6 +47,78 @@ FEWEST_WORDS = {"capitals": 2, "headline": 3}  # a word by itself may be an abbr
 LONG = 4  # letters of a word that a headline always begins with a capital; shorter ones may be small
 Truecase = Callable[[str], str]
 """How a word is usually spelled inside a sentence, whatever letters it was written in."""
+
+
+def learned(config: DataConfig, example: Any, tag: str = "") -> Any:
+    """The example as the model will see it: in small letters, turned round, with a tag before its source, as the settings say;
+    labels stay as they are."""
+    if config.lowercase:
+        match config.task:
+            case "pairs":
+                example = lowercase(example[0]), lowercase(example[1])
+            case "classify":
+                example = lowercase(example[0]), example[1]
+            case "tag":
+                example = [lowercase(token) for token in example[0]], example[1]
+            case "text":
+                example = Document(lowercase(example.text), example.ends)
+    if config.swap and config.task == "pairs":
+        example = example[1], example[0]
+    return (f"{tag} {example[0]}", example[1]) if tag else example
+
+
+def joined(before: Sequence[str], sentence: str) -> str:
+    """A sentence with those before it.
+
+    >>> joined(["One."], "Two.")
+    'One. ‖ Two.'
+    """
+    return SEPARATOR.join([*before, sentence])
+
+
+def last_sentence(text: str) -> str:
+    """The sentence that a text with its context is about.
+
+    >>> last_sentence("Eins. ‖ Zwei."), last_sentence("Zwei.")
+    ('Zwei.', 'Zwei.')
+    """
+    return text.rpartition(SEPARATOR.strip())[2].strip()
+
+
+def windows(lines: Iterable[str], size: int) -> Iterator[str]:
+    """Each line with at most `size` lines before it; a blank one ends a document and stays blank."""
+    before: deque[str] = deque(maxlen=size)
+    for line in lines:
+        if is_blank(line):
+            before.clear()
+            yield ""
+        else:
+            yield joined([*before], line)
+            before.append(line)
+
+
+def in_context(
+    rows: Iterable[LocatedExample], size: int, *, by_field: bool
+) -> Iterator[tuple[LocatedExample, str | None]]:
+    """Each pair with at most `size` of its document's before it, and the source that the document begins with: a document is in
+    one split. `by_field`: documents are told by a field, not by missing lines. A pair with an empty side comes as it is."""
+    before: deque[tuple[str, str]] = deque(maxlen=size)
+    first: str | None = None
+    last: LocatedExample | None = None
+    for row in rows:
+        source, target = row.example
+        goes_on = last is not None and (row.document == last.document if by_field else row.line == last.line + 1)
+        last = row
+        if not goes_on or (is_blank(source) and is_blank(target)):
+            before.clear()
+            first = None
+        if is_blank(source) or is_blank(target):
+            yield row, first
+            continue
+        first = source if first is None else first
+        sides = [joined([pair[side] for pair in before], row.example[side]) for side in (0, 1)]
+        before.append((source, target))
+        yield row._replace(example=(sides[0], sides[1])), first
 
 
 def pick(items: str | list[str], draw: random.Random) -> str:

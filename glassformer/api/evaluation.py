@@ -109,7 +109,7 @@ def evaluate_run(
     perturb: str | None = None,
 ) -> Evaluation:
     """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples. `model`: the run's
-    model as it is in memory, in the place of the weights on disk. `perturb`: on pairs that are changed so (data/transforms.py)."""
+    model as it is in memory, in the place of the weights on disk. `perturb`: on pairs changed so (data/transforms.py)."""
     run = RunFolder.open(path)
     recipe = with_overrides(run.recipe, overrides)
     if files and split is not None:

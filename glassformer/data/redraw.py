@@ -182,7 +182,7 @@ class EpochDraws:
             if "trace" in reply:
                 raise RuntimeError(reply["trace"])
             source, target, plan = (TokenFile.read(file, data) for file in files)
-            parts = {name: part.astype(np.int64) for name, part in zip(PLAN, plan, strict=False)}
+            parts = {name: plan[number].astype(np.int64) for number, name in enumerate(PLAN[: len(plan)])}
             examples = paired(self.recipe.model.family, {"source": source, "target": target})
         return examples, Packing(**parts) if shapes else None
 

@@ -175,8 +175,8 @@ class EpochDraws:
         with ExitStack() as held:
             for file in files:
                 held.enter_context(file)
-            if "error" in reply:
-                raise UserError(reply["error"])
+            if (refusal := reply.get("error")) is not None:
+                raise UserError(refusal)
             if "errno" in reply:
                 raise OSError(reply["errno"], reply["reason"], str(data))
             if "trace" in reply:

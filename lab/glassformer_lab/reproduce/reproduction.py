@@ -19,8 +19,7 @@ import torch
 from glassformer import runs
 from glassformer.config import Recipe, read_recipe
 from glassformer.data.download import cut_shakespeare
-from glassformer.data.origins import origins_of
-from glassformer.data.splits import SPLITS
+from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
 from glassformer.files.owned import OwnedFiles
 from glassformer.models.costs import costs

@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from glassformer.config import Recipe, read_recipe
 from glassformer.data.batches import check_task
 from glassformer.data.builtin import check_builtin
-from glassformer.data.origins import origins_of
-from glassformer.data.splits import SPLITS
+from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import metric_of
 from glassformer.models import build_model

@@ -18,14 +18,7 @@ from glassformer.models.gpt import GPT
 from glassformer.models.transformer import Transformer
 from glassformer.text.tokenizer import BOS, EOS
 from tests.counts import count
-from tests.read_batches import (
-    VOCABULARY,
-    one_epoch,
-    pairs_of,
-    random_lists,
-    same,
-    unpack,
-)
+from tests.read_batches import VOCABULARY, one_epoch, pairs_of, random_lists, same, unpack
 
 # Order -----------------------------------------------------------------------------------------------------------------
 
@@ -61,10 +54,7 @@ def streams(kind: str, seed: int, **options):
 @pytest.mark.slow
 @settings(max_examples=count(fast=30, soak=400), deadline=None)
 @given(
-    st.sampled_from(["padded", "packed", "text"]),
-    st.integers(0, 2**32),
-    st.integers(0, 60),
-    st.sampled_from([0, 2]),
+    st.sampled_from(["padded", "packed", "text"]), st.integers(0, 2**32), st.integers(0, 60), st.sampled_from([0, 2])
 )
 def test_a_stream_restarted_anywhere_goes_on_as_if_never_stopped(kind, seed, taken, workers):
     """Broken variants: the order of epoch 0 replayed in each epoch; a generator whose state is not part of the position."""

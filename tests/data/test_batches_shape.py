@@ -17,13 +17,7 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import PAD
 from tests.counts import count
-from tests.read_batches import (
-    numbered,
-    one_epoch,
-    pairs_of,
-    unpack,
-    with_lengths,
-)
+from tests.read_batches import numbered, one_epoch, pairs_of, unpack, with_lengths
 
 # Shape and waste -------------------------------------------------------------------------------------------------------
 

@@ -49,12 +49,7 @@ def test_gaps_filled_in_are_the_text_exactly_once(
     """Whatever the share and the length of gaps, of which every block has as many. Broken variants: a mark a token, not a gap;
     the words of a gap in the source, too; a target whose input is not its labels one place later."""
     batches = spans(
-        size + extra,
-        block_size=size,
-        budget=3 * size,
-        mask_fraction=fraction,
-        span_length=length,
-        one_shape=fixed,
+        size + extra, block_size=size, budget=3 * size, mask_fraction=fraction, span_length=length, one_shape=fixed
     )
     n, found = size - 1, []
     for batch in one_epoch(batches, epoch):

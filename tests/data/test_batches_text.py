@@ -13,11 +13,7 @@ from glassformer.data.examples import IGNORE
 from glassformer.data.tokens import TokenFile
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK
 from tests.counts import count
-from tests.read_batches import (
-    numbered,
-    one_epoch,
-    sentences_of,
-)
+from tests.read_batches import numbered, one_epoch, sentences_of
 
 
 @settings(max_examples=count(fast=60, soak=600), deadline=None)

@@ -14,12 +14,7 @@ from typing import Any
 import pytest
 
 from glassformer.config import DataConfig
-from glassformer.data.builtin import (
-    LANGUAGES,
-    languages,
-    open_builtin,
-    stdlib,
-)
+from glassformer.data.builtin import LANGUAGES, languages, open_builtin, stdlib
 from glassformer.errors import ConfigError, UserError, install_hint
 from tests.builtin_sets import OURS, SPLITS, digest_of_all, opened
 from tests.counts import count
@@ -184,10 +179,7 @@ def test_stdlib_is_python_and_the_library_only() -> None:
     [
         ("copy", lambda row, answer: answer == row),
         ("reverse", lambda row, answer: all(answer[-1 - i] == row[i] for i in range(len(row)))),
-        (
-            "sort",
-            lambda row, answer: Counter(row) == Counter(answer) and all(a <= b for a, b in pairwise(answer)),
-        ),
+        ("sort", lambda row, answer: Counter(row) == Counter(answer) and all(a <= b for a, b in pairwise(answer))),
     ],
 )
 def test_answers_are_right(name: str, law: Any) -> None:

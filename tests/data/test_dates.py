@@ -9,9 +9,7 @@ import unicodedata
 
 import pytest
 
-from glassformer.data.builtin import (
-    examples_in_ten_languages,
-)
+from glassformer.data.builtin import examples_in_ten_languages
 from glassformer.data.builtin.dates import (
     FORMATS,
     LOCALES,

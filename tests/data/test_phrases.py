@@ -102,7 +102,7 @@ def test_english_articles_and_auxiliaries(everything: list[Known]) -> None:
         r"\b[Aa] [aeio]|\b[Aa]n [^aeiou]"
         r"|\b(?:he|she|mother|father|brother|sister|uncle|aunt) (?:don't|have|do|are|were|go|like)\b"
         r"|\b(?:I|you|we|they|parents|friends|children) (?:doesn't|has|does|is|likes|goes)\b"
-        r"|\b(?:doesn't|don't|didn't|will|won't|can|can't) (?:has|is|goes|likes|drinks|went|bought)\b",
+        r"|\b(?:doesn't|don't|didn't|will|won't|can|can't) (?:has|is|goes|likes|drinks|went|bought)\b"
     )
     auxiliary_asks = re.compile(r"(?:Does|Do|Did|Will|Can|Would) [\w ]* (?:has|goes|likes|drinks|went|bought|drank)\b")
     questioned = re.compile(

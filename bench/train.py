@@ -49,8 +49,7 @@ from glassformer.nn.loss import IGNORE
 from glassformer.nn.positions import sinusoids
 from glassformer.runs.setup import make_fast
 from glassformer.text.tokenizer import BOS, EOS, PAD, Tokenizer
-from glassformer.training.optim import make_optimizers
-from glassformer.training.schedules import schedule
+from glassformer.training.optim import make_optimizers, schedule
 from glassformer.training.trainer import Trainer
 
 SMOOTHING, CLIP, RATE = 0.1, 1.0, 1e-3

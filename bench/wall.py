@@ -7,7 +7,7 @@
 
 `glassformer reproduce NAME`, with one seed, in a process of its own, timed from outside: cold, with an empty cache folder, and
 warm, once more with what the first has left there (prepared data, compiled code, trials). The phases are the run's own
-(runs/phases.py); start-up is what the clock has beyond them: the import of torch, the beginning and the end of the process.
+(runs/metrics_log.py); start-up is what the clock has beyond them: the import of torch, the beginning and the end of the process.
 """
 
 from __future__ import annotations

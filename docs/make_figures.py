@@ -38,7 +38,7 @@ from glassformer.nn.masks import AttentionMask, cross_mask, self_mask
 from glassformer.nn.norms import BatchNorm, LayerNorm
 from glassformer.nn.positions import Rotary, alibi_bias, alibi_slopes, sinusoids
 from glassformer.nn.rows import Rows
-from glassformer.training.schedules import schedule
+from glassformer.training.optim import schedule
 
 # ---- attention
 

@@ -26,8 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from glassformer.cli.verbs import make_app
-from glassformer.config.documentation import settings_of
-from glassformer.config.recipe import PARTS
+from glassformer.config.recipe import PARTS, settings_of
 from glassformer.inspection.page.bundle import english_words
 from glassformer.nn.taps import SHAPES
 from glassformer_lab.claims import all_claims

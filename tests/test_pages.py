@@ -18,7 +18,7 @@ import pytest
 import typer
 
 from glassformer.cli.verbs import make_app
-from glassformer.config.presets import PRESETS
+from glassformer.config.model import PRESETS
 from glassformer.config.recipe import read_recipe, recipe_names
 from glassformer.inspection.data import FORMAT
 

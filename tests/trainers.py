@@ -18,9 +18,8 @@ from glassformer.evaluation.teacher_forced import batch_loss
 from glassformer.models import build_model
 from glassformer.nn.loss import IGNORE
 from glassformer.text.tokenizer import CONTROL
-from glassformer.training.optim import make_optimizers
+from glassformer.training.optim import make_optimizers, schedule
 from glassformer.training.progress import StepReport
-from glassformer.training.schedules import schedule
 from glassformer.training.trainer import Trainer
 
 WORDS = 31

@@ -142,7 +142,7 @@ def summary_of(found: Costs, recipe: Recipe) -> list[tuple[str, str]]:
 
 def show_settings(parts: Sequence[str]) -> None:
     """Settings with their types, defaults and explanations: those of some parts, or one by its name."""
-    from glassformer.config.documentation import settings_of
+    from glassformer.config.recipe import settings_of
 
     console = table_console()
     wanted = []

@@ -22,7 +22,7 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin
 import typer
 
 from glassformer.config import PARTS, DecodeConfig, recipe_names
-from glassformer.config.fields import type_hints
+from glassformer.config.fields import explanations, type_hints
 from glassformer.language import _
 from glassformer.screen import be_quiet
 
@@ -154,7 +154,7 @@ def decoding_parameters(verb: str) -> Iterator[inspect.Parameter]:
 
 def decoding_help() -> dict[str, tuple[str, str]]:
     """The documentation of the settings of `[decode]` as help."""
-    texts = {field.name: field.metadata["about"].partition("; none")[0] for field in fields(DecodeConfig)}
+    texts = {name: about.partition("; none")[0] for name, about in explanations(DecodeConfig).items()}
     return {name: ("", f"{text[0].upper()}{text[1:]}.") for name, text in texts.items()}
 
 

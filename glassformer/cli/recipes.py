@@ -13,8 +13,7 @@ from typing import Any
 
 from glassformer.cli.options import DATA
 from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe, recipe_names
-from glassformer.config.documentation import commented_recipe
-from glassformer.config.recipe import apply_overrides, read_values
+from glassformer.config.recipe import apply_overrides, commented_recipe, read_values
 from glassformer.errors import ConfigError, UserError
 from glassformer.language import _, localized
 from glassformer.screen import BARE, FIXED, make_table, table_console
@@ -207,8 +206,8 @@ def demo(*, out: Path = Path("runs/dates")) -> None:
     from glassformer.api import load
     from glassformer.api.evaluation import score_split
     from glassformer.inspection.cross_attention import draw_cross_attention
-    from glassformer.runs.curves import draw_curves
     from glassformer.runs.folder import RunFolder
+    from glassformer.runs.metrics_log import draw_curves
 
     console = table_console()
     train_demo(out, console)

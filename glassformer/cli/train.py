@@ -191,9 +191,8 @@ def with_overrides(recipe: Recipe, changes: list[str]) -> Recipe:
 def run_it(work: Callable[[], RunFolder | None], folder: Path) -> None:
     """Train, draw, and say what there is now."""
     from glassformer import runs
-    from glassformer.runs.curves import draw_curves
+    from glassformer.runs.metrics_log import draw_curves, phase_seconds
     from glassformer.runs.overview import which_weights
-    from glassformer.runs.phases import phase_seconds
     from glassformer.runs.stop import StopRequest
 
     began = time.perf_counter()

@@ -3,8 +3,7 @@
 from glassformer.config.data import DataConfig
 from glassformer.config.decode import DecodeConfig
 from glassformer.config.fields import did_you_mean, not_among
-from glassformer.config.model import ModelConfig
-from glassformer.config.presets import PRESETS, preset
+from glassformer.config.model import PRESETS, ModelConfig, preset
 from glassformer.config.recipe import PARTS, RECIPE_FOLDER, Recipe, read_recipe, recipe_names
 from glassformer.config.train import TrainConfig
 

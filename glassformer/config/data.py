@@ -41,136 +41,120 @@ class DataConfig:
 
     >>> DataConfig(train="pairs.tsv", tokenizer="char").task
     'pairs'
+
+    Attributes:
+        task: pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a
+            label a word
+        builtin: dates, news, phrases, stdlib, languages, date-parts, copy, reverse, sort, in-context, treebank
+        locales: dates: of these locales alone, such as ["de", "fr"]; empty: all 33
+        direction: phrases: "zh-en" and its sisters
+        path: the folder that relative file names start from; None: the recipe's own
+        train: a file or folder, or a list of them: ["a.tsv", {path = "b.tsv", weight = 2, tag = "<bt>"}]; its format
+            follows from its name, or from `format`
+        val: what weights are chosen on, like train; None: taken out of train, see val_fraction
+        test: what is scored in the end, like train; None: taken out of train, but of a text
+        train_target: pairs in two line-aligned files: the second of them
+        val_target: the second file of val
+        test_target: the second file of test
+        format: auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, .tmx, a folder of texts or of a saved data
+            set; any may be .gz); tsv: columns with a tab between; lines: a line an example; text: whole files;
+            datasets: a name at Hugging Face
+        on_error: at a line that cannot be used: end there, or leave it out and count it
+        source_field: CSV, JSON, JSONL, Parquet, TMX, datasets: the field of the source (TMX: its language); a.b
+            reaches into a record
+        target_field: the field of the target
+        source_languages: pairs: codes of the languages that are read, such as ["de"]; for `serve`
+        target_language: pairs: the code of the language that is written, such as en
+        features_field: pairs: a field (of a TSV: the number of a column, such as 3) whose symbols are put before the
+            source: of V;PST, V PST
+        text_field: the field of a text, or of the words to be tagged
+        label_field: the field of the label, or of the words' tags
+        context: pairs: so many sentences before each, of its document, are joined to both of its sides; 0: none
+        document_field: context: the field that says which document a record belongs to; None: a blank line ends one
+        swap: pairs: learn target to source
+        both_ways: pairs with one vocabulary: learn target to source as well, with the same weights
+        val_fraction: taken out of the training data where no val (or test) is given, by a hash of the source
+        tokenizer: char: a character a token; word: a word a token, rare ones unknown; bpe and unigram: pieces of
+            words, nothing unknown
+        tokenizer_file: a finished tokenizer.json instead of training one
+        vocab_size: at most; char and word take what occurs
+        extend_vocabulary: fine-tuning: at most so many new tokens, learned from the new training data (char, word,
+            bpe)
+        separate_vocabularies: one tokenizer a side
+        bpe_dropout: above 0: training text is cut into pieces with this share of BPE's merges left out; see
+            segmentations
+        augment: pairs: this share of the training data is changed as people paste text: small letters, typos, no full
+            stop, emoji; UPPER CASE and Title Case are then read in small letters; see segmentations
+        segmentations: with bpe_dropout or augment each sentence is in the training data so many times, cut or changed
+            otherwise each time; 0: once, and each epoch is drawn anew while the one before it is learned from
+        lowercase: all text is read and learned in lower case
+        max_length: longer pairs are left out of training (and counted), longer tagged sentences read in windows;
+            None: block_size
+        batch_tokens: target tokens a step, over all micro-batches and devices
+        layout: a sentence a row, or several; auto: padded on a CPU, packed on CUDA
+        row_width: packed: the width of a row
+        respect_documents: text: no block crosses a document's end
+        prompt_answer: GPT on pairs: the source is the prompt, the loss is on the answer
+        begin_documents: GPT on text: BOS before every document and prompt, as Llama's models have it
+        close_texts: BERT: EOS behind every text, as the paper's [SEP]
+        mask_fraction: BERT or encoder-decoder on text: the share of tokens that are to be guessed
+        span_length: encoder-decoder on text: the mean length of the gaps it is to fill (span corruption; T5 has 3);
+            None: it learns from pairs alone
+        test_lengths: copy, reverse and sort: the test has rows of these lengths, shortest and longest, such as [20,
+            30]; empty: as in training
+        size: built-in data: how many training examples
+        workers: background threads that make batches ahead; None: 2 on CUDA, else none
     """
 
-    task: Literal["pairs", "text", "classify", "tag"] = setting(
-        "pairs",
-        "pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a label a word",
-    )
-    builtin: str | None = setting(
-        None, "dates, news, phrases, stdlib, languages, date-parts, copy, reverse, sort, in-context, treebank"
-    )
-    locales: tuple[str, ...] = setting((), 'dates: of these locales alone, such as ["de", "fr"]; empty: all 33')
-    direction: str | None = setting(None, 'phrases: "zh-en" and its sisters')
-    path: str | None = setting(None, "the folder that relative file names start from; None: the recipe's own")
-    train: Files = setting(
-        None,
-        'a file or folder, or a list of them: ["a.tsv", {path = "b.tsv", weight = 2, tag = "<bt>"}]; its format follows from '
-        "its name, or from `format`",
-    )
-    val: Files = setting(None, "what weights are chosen on, like train; None: taken out of train, see val_fraction")
-    test: Files = setting(None, "what is scored in the end, like train; None: taken out of train, but of a text")
-    train_target: str | None = setting(None, "pairs in two line-aligned files: the second of them")
-    val_target: str | None = setting(None, "the second file of val")
-    test_target: str | None = setting(None, "the second file of test")
+    task: Literal["pairs", "text", "classify", "tag"] = "pairs"
+    builtin: str | None = None
+    locales: tuple[str, ...] = ()
+    direction: str | None = None
+    path: str | None = None
+    train: Files = None
+    val: Files = None
+    test: Files = None
+    train_target: str | None = None
+    val_target: str | None = None
+    test_target: str | None = None
     format: Literal[
         "auto", "tsv", "lines", "csv", "examples", "json", "jsonl", "text", "parquet", "tmx", "datasets"
-    ] = setting(
-        "auto",
-        "auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, .tmx, a folder of texts or of a saved data set; any may be "
-        ".gz); tsv: columns with a tab between; lines: a line an example; text: whole files; datasets: a name at Hugging Face",
-    )
-    on_error: Literal["stop", "skip"] = setting(
-        "stop", "at a line that cannot be used: end there, or leave it out and count it"
-    )
-    source_field: str = setting(
-        "source",
-        "CSV, JSON, JSONL, Parquet, TMX, datasets: the field of the source (TMX: its language); a.b reaches into a record",
-    )
-    target_field: str = setting("target", "the field of the target")
-    source_languages: tuple[str, ...] = setting(
-        (), 'pairs: codes of the languages that are read, such as ["de"]; for `serve`'
-    )
-    target_language: str | None = setting(None, "pairs: the code of the language that is written, such as en")
-    features_field: str | None = setting(
-        None,
-        "pairs: a field (of a TSV: the number of a column, such as 3) whose symbols are put before the source: of V;PST, V PST",
-    )
-    text_field: str = setting("text", "the field of a text, or of the words to be tagged")
-    label_field: str = setting("label", "the field of the label, or of the words' tags")
-    context: int = setting(
-        0,
-        "pairs: so many sentences before each, of its document, are joined to both of its sides; 0: none",
-        ge=0,
-        le=100,
-    )
-    document_field: str | None = setting(
-        None, "context: the field that says which document a record belongs to; None: a blank line ends one"
-    )
-    swap: bool = setting(False, "pairs: learn target to source")
-    both_ways: bool = setting(False, "pairs with one vocabulary: learn target to source as well, with the same weights")
-    val_fraction: float = setting(
-        0.05, "taken out of the training data where no val (or test) is given, by a hash of the source", ge=0, lt=1
-    )
-    tokenizer: Literal["char", "word", "bpe", "unigram"] = setting(
-        "bpe",
-        "char: a character a token; word: a word a token, rare ones unknown; bpe and unigram: pieces of words, nothing unknown",
-    )
-    tokenizer_file: str | None = setting(None, "a finished tokenizer.json instead of training one")
-    vocab_size: int = setting(8000, "at most; char and word take what occurs", ge=1, le=10**7)
-    extend_vocabulary: int = setting(
-        0,
-        "fine-tuning: at most so many new tokens, learned from the new training data (char, word, bpe)",
-        ge=0,
-        le=10**6,
-    )
-    separate_vocabularies: bool = setting(False, "one tokenizer a side")
-    bpe_dropout: float = setting(
-        0.0,
-        "above 0: training text is cut into pieces with this share of BPE's merges left out; see segmentations",
-        ge=0,
-        lt=1,
-    )
-    augment: float = setting(
-        0.0,
-        "pairs: this share of the training data is changed as people paste text: small letters, typos, no full stop, emoji; "
-        "UPPER CASE and Title Case are then read in small letters; see segmentations",
-        ge=0,
-        le=1,
-    )
-    segmentations: int = setting(
-        16,
-        "with bpe_dropout or augment each sentence is in the training data so many times, cut or changed otherwise each time; 0: "
-        "once, and each epoch is drawn anew while the one before it is learned from",
-        ge=0,
-        le=10**4,
-    )
-    lowercase: bool = setting(False, "all text is read and learned in lower case")
-    max_length: int | None = setting(
-        None,
-        "longer pairs are left out of training (and counted), longer tagged sentences read in windows; None: block_size",
-        ge=1,
-    )
-    batch_tokens: int = setting(4096, "target tokens a step, over all micro-batches and devices", ge=1, le=10**9)
-    layout: Literal["auto", "padded", "packed"] = setting(
-        "auto", "a sentence a row, or several; auto: padded on a CPU, packed on CUDA"
-    )
-    row_width: int = setting(128, "packed: the width of a row", ge=1, le=10**7)
-    respect_documents: bool = setting(False, "text: no block crosses a document's end")
-    prompt_answer: bool = setting(False, "GPT on pairs: the source is the prompt, the loss is on the answer")
-    begin_documents: bool = setting(
-        False, "GPT on text: BOS before every document and prompt, as Llama's models have it"
-    )
-    close_texts: bool = setting(False, "BERT: EOS behind every text, as the paper's [SEP]")
-    mask_fraction: float = setting(
-        0.15, "BERT or encoder-decoder on text: the share of tokens that are to be guessed", gt=0, lt=1
-    )
-    span_length: float | None = setting(
-        None,
-        "encoder-decoder on text: the mean length of the gaps it is to fill (span corruption; T5 has 3); None: it learns from "
-        "pairs alone",
-        ge=1,
-        le=10**4,
-    )
-    test_lengths: tuple[int, ...] = setting(
-        (),
-        "copy, reverse and sort: the test has rows of these lengths, shortest and longest, such as [20, 30]; empty: as in "
-        "training",
-    )
-    size: int | None = setting(None, "built-in data: how many training examples", ge=1, le=10**9)
-    workers: int | None = setting(
-        None, "background threads that make batches ahead; None: 2 on CUDA, else none", ge=0, le=1024
-    )
+    ] = "auto"
+    on_error: Literal["stop", "skip"] = "stop"
+    source_field: str = "source"
+    target_field: str = "target"
+    source_languages: tuple[str, ...] = ()
+    target_language: str | None = None
+    features_field: str | None = None
+    text_field: str = "text"
+    label_field: str = "label"
+    context: int = setting(0, ge=0, le=100)
+    document_field: str | None = None
+    swap: bool = False
+    both_ways: bool = False
+    val_fraction: float = setting(0.05, ge=0, lt=1)
+    tokenizer: Literal["char", "word", "bpe", "unigram"] = "bpe"
+    tokenizer_file: str | None = None
+    vocab_size: int = setting(8000, ge=1, le=10**7)
+    extend_vocabulary: int = setting(0, ge=0, le=10**6)
+    separate_vocabularies: bool = False
+    bpe_dropout: float = setting(0.0, ge=0, lt=1)
+    augment: float = setting(0.0, ge=0, le=1)
+    segmentations: int = setting(16, ge=0, le=10**4)
+    lowercase: bool = False
+    max_length: int | None = setting(None, ge=1)
+    batch_tokens: int = setting(4096, ge=1, le=10**9)
+    layout: Literal["auto", "padded", "packed"] = "auto"
+    row_width: int = setting(128, ge=1, le=10**7)
+    respect_documents: bool = False
+    prompt_answer: bool = False
+    begin_documents: bool = False
+    close_texts: bool = False
+    mask_fraction: float = setting(0.15, gt=0, lt=1)
+    span_length: float | None = setting(None, ge=1, le=10**4)
+    test_lengths: tuple[int, ...] = ()
+    size: int | None = setting(None, ge=1, le=10**9)
+    workers: int | None = setting(None, ge=0, le=1024)
 
     @property
     def copies(self) -> int:
@@ -189,7 +173,7 @@ class DataConfig:
         return self.bpe_dropout > 0 or self.augment > 0 or self.both_ways or weighted
 
     def files(self, split: str) -> tuple[DataFile, ...]:
-        """What the configuration names for a split; nothing where it names nothing."""
+        """The files that the configuration names for a split; empty where it names none."""
         named, target = getattr(self, split), getattr(self, f"{split}_target")
         if isinstance(named, str):
             return (DataFile(path=named, target=target),)

@@ -15,69 +15,70 @@ class DecodeConfig:
 
     >>> DecodeConfig().beams, DecodeConfig(temperature=0.8).beams
     (4, 1)
+
+    Attributes:
+        beam: hypotheses searched side by side; 1 is greedy; none: 4, or 1 where tokens are drawn
+        n_best: how many answers of the search are returned, best first
+        groups: diverse n-best: the beam in so many parts, each avoiding the words of those before it ...
+        diversity: ... at this price a word
+        length_rule: what a finished hypothesis' log-probability is divided by: GNMT's ((5+n)/6)^alpha, n^alpha, or
+            that without EOS
+        alpha: the strength of the length rule; 0: none, which favours short answers
+        stop_rule: exact: until no unfinished hypothesis can win; first-k: when as many are finished as the beam is
+            wide; best-now: when, besides, none unfinished would win if it ended as long as it is (transformers'
+            early_stopping=false); auto: exact, and first-k with CTranslate2 (engine=int8 or ctranslate2), which has
+            no other
+        max_ratio: translation: at most max_ratio * source length + max_extra new tokens
+        max_extra: see max_ratio
+        min_ratio: translation: at least so many new tokens a token of the source
+        max_new_tokens: at most so many new tokens, instead of max_ratio's limit; none for a GPT: block_size
+        min_new_tokens: no answer ends before so many tokens
+        temperature: the sampling temperature, the flatter the higher; 0 searches
+        top_k: draw among the k likeliest tokens; none: all
+        top_p: draw among the likeliest tokens that together have this probability; none: all
+        min_p: draw among tokens at least so likely, as a share of the likeliest; none: all
+        num_samples: so many draws a text
+        seed: the same seed draws the same text
+        repetition_penalty: above 1: tokens that are there already become less likely
+        no_repeat_ngram: above 0: no sequence of so many tokens twice
+        allow_unknown: may the unknown word be written
+        shortlist: write only tokens of the sentence's shortlist: frequent ones and likely translations of its source
+            tokens; probabilities are then among these; none: on a CPU, where the run has one (distill makes it where
+            it pays)
+        batch_size: texts decoded at a time; none: as many as bring something and fit into memory
+        batch_invariant: always so many rows of the same width: an answer never depends on its neighbours in the batch
+        engine: what runs the model: plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2
+            (in 8 bits, in float32) and onnx is onnxruntime, all three on a CPU; auto is fast
+        precision: the numbers a GPU computes with; model: as the weights are; auto: bfloat16, where it has units for
+            them
     """
 
-    beam: int | None = setting(
-        None, "hypotheses searched side by side; 1 is greedy; none: 4, or 1 where tokens are drawn", ge=1, le=10**4
-    )
-    n_best: int = setting(1, "so many answers of the search, best first", ge=1)
-    groups: int = setting(
-        1, "diverse n-best: the beam in so many parts, each avoiding the words of those before it ...", ge=1
-    )
-    diversity: float = setting(0.0, "... at this price a word", ge=0, le=1e6)
-    length_rule: Literal["gnmt", "power", "power-no-eos"] = setting(
-        "gnmt",
-        "what a finished hypothesis' log-probability is divided by: GNMT's ((5+n)/6)^alpha, n^alpha, or that without EOS",
-    )
-    alpha: float = setting(0.6, "the strength of the length rule; 0: none, which favours short answers", ge=-10, le=10)
-    stop_rule: Literal["auto", "exact", "first-k", "best-now"] = setting(
-        "auto",
-        "exact: until no unfinished hypothesis can win; first-k: when as many are finished as the beam is wide; best-now: when, "
-        "besides, none unfinished would win if it ended as long as it is (transformers' early_stopping=false); auto: exact, and "
-        "first-k with CTranslate2 (engine=int8 or ctranslate2), which has no other",
-    )
-    max_ratio: float = setting(
-        2.0, "translation: at most max_ratio * source length + max_extra new tokens", ge=0, le=1000
-    )
-    max_extra: int = setting(20, "see max_ratio", ge=0, le=10**6)
-    min_ratio: float = setting(0.0, "translation: at least so many new tokens a token of the source", ge=0, le=1000)
-    max_new_tokens: int | None = setting(
-        None, "at most so many new tokens, instead of max_ratio's limit; none for a GPT: block_size", ge=1, le=10**6
-    )
-    min_new_tokens: int = setting(0, "no answer ends before so many tokens", ge=0)
-    temperature: float = setting(0.0, "0: search; above 0: draw, the flatter the higher", ge=0, le=1e6)
-    top_k: int | None = setting(None, "draw among the k likeliest tokens; none: all", ge=1)
-    top_p: float | None = setting(
-        None, "draw among the likeliest tokens that together have this probability; none: all", gt=0, le=1
-    )
-    min_p: float | None = setting(
-        None, "draw among tokens at least so likely, as a share of the likeliest; none: all", ge=0, le=1
-    )
-    num_samples: int = setting(1, "so many draws a text", ge=1, le=10**5)
-    seed: int = setting(1, "the same seed draws the same text", ge=0)
-    repetition_penalty: float = setting(1.0, "above 1: tokens that are there already become less likely", gt=0, le=1e6)
-    no_repeat_ngram: int = setting(0, "above 0: no sequence of so many tokens twice", ge=0, le=10**6)
-    allow_unknown: bool = setting(False, "may the unknown word be written")
-    shortlist: bool | None = setting(
-        None,
-        "write only tokens of the sentence's shortlist: frequent ones and likely translations of its source tokens; "
-        "probabilities are then among these; none: on a CPU, where the run has one (distill makes it where it pays)",
-    )
-    batch_size: int | None = setting(
-        None, "texts decoded at a time; none: as many as bring something and fit into memory", ge=1, le=10**5
-    )
-    batch_invariant: bool = setting(
-        False, "always so many rows of the same width: an answer never depends on its neighbours in the batch"
-    )
-    engine: Literal["auto", "plain", "fast", "int8", "ctranslate2", "onnx"] = setting(
-        "auto",
-        "what runs the model: plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2 (in 8 "
-        "bits, in float32) and onnx is onnxruntime, all three on a CPU; auto is fast",
-    )
-    precision: Literal["auto", "model", "bf16"] = setting(
-        "auto",
-        "the numbers a GPU computes with; model: as the weights are; auto: bfloat16, where it has units for them",
-    )
+    beam: int | None = setting(None, ge=1, le=10**4)
+    n_best: int = setting(1, ge=1)
+    groups: int = setting(1, ge=1)
+    diversity: float = setting(0.0, ge=0, le=1e6)
+    length_rule: Literal["gnmt", "power", "power-no-eos"] = "gnmt"
+    alpha: float = setting(0.6, ge=-10, le=10)
+    stop_rule: Literal["auto", "exact", "first-k", "best-now"] = "auto"
+    max_ratio: float = setting(2.0, ge=0, le=1000)
+    max_extra: int = setting(20, ge=0, le=10**6)
+    min_ratio: float = setting(0.0, ge=0, le=1000)
+    max_new_tokens: int | None = setting(None, ge=1, le=10**6)
+    min_new_tokens: int = setting(0, ge=0)
+    temperature: float = setting(0.0, ge=0, le=1e6)
+    top_k: int | None = setting(None, ge=1)
+    top_p: float | None = setting(None, gt=0, le=1)
+    min_p: float | None = setting(None, ge=0, le=1)
+    num_samples: int = setting(1, ge=1, le=10**5)
+    seed: int = setting(1, ge=0)
+    repetition_penalty: float = setting(1.0, gt=0, le=1e6)
+    no_repeat_ngram: int = setting(0, ge=0, le=10**6)
+    allow_unknown: bool = False
+    shortlist: bool | None = None
+    batch_size: int | None = setting(None, ge=1, le=10**5)
+    batch_invariant: bool = False
+    engine: Literal["auto", "plain", "fast", "int8", "ctranslate2", "onnx"] = "auto"
+    precision: Literal["auto", "model", "bf16"] = "auto"
 
     def __post_init__(self) -> None:
         check(self, "decode")

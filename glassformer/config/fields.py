@@ -1,19 +1,20 @@
-"""What a setting is: a field with its type, its default, its documentation and its bounds, all said once (`setting`). From a TOML
-value, or the text after `key.sub=` on a command line, to the value that its type asks for (`coerce`); a config held to its
-bounds and choices, wherever it comes from (`check`)."""
+"""What a setting is: a field of a config with its type, its default and its bounds (`setting`), explained in the docstring of its
+class (`explanations`). From a TOML value, or the text after `key.sub=` on a command line, to the value that its type asks for
+(`coerce`); a config held to its bounds and choices, wherever it comes from (`check`)."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
 import functools
+import inspect
 import math
 import re
 import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from glassformer.errors import ConfigError
@@ -25,7 +26,7 @@ NARROW = 10  # a range that ends no later is told whole; of a wider one, the bou
 
 @dataclass(frozen=True)
 class Bounds:
-    """Between which numbers a setting lies: at least `ge` or above `gt`, at most `le` or below `lt`. It is always finite."""
+    """The range of a setting: at least `ge` or above `gt`, at most `le` or below `lt`. It is always finite."""
 
     ge: float | None = None
     gt: float = -math.inf
@@ -41,19 +42,32 @@ class Bounds:
             return False
 
 
-def setting(default: T, about: str, **bounds: float) -> T:
-    """A field of a config: its default, what a person is told of it, and its `Bounds`. An `le` far beyond what anybody means
-    keeps what is computed with a setting from bringing the machine down.
+def setting(default: T, **bounds: float) -> T:
+    """A number among the fields of a config: its default and its `Bounds`. An `le` far beyond what anybody means keeps what is
+    computed with a setting from bringing the machine down.
 
     >>> @dataclass
     ... class Oven:
-    ...     heat: int = setting(180, "how hot it is", ge=50, le=300)
+    ...     heat: int = setting(180, ge=50, le=300)
     >>> check(Oven(heat=400), "oven")
     Traceback (most recent call last):
     ...
     glassformer.errors.ConfigError: oven.heat must be at most 300, not 400
     """
-    return field(default=default, metadata={"about": about, "bounds": Bounds(**bounds)})
+    return field(default=default, metadata={"bounds": Bounds(**bounds)})
+
+
+def bounds_of(own: Field[Any]) -> Bounds:
+    """The bounds of a field; those of one that has none hold any number."""
+    return own.metadata.get("bounds", Bounds())  # type: ignore[no-any-return]
+
+
+@functools.cache
+def explanations(config: type) -> dict[str, str]:
+    """The explanations of a config's fields by name, from "Attributes:" in its docstring."""
+    entries = inspect.cleandoc(config.__doc__ or "").partition("Attributes:\n")[2]
+    found = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", entries, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in found}
 
 
 @functools.cache
@@ -116,7 +130,7 @@ def whole_number(value: Any, name: str) -> int:
 
 
 def shortened(value: Any) -> str:
-    """As Python writes it; a number or a text of a thousand letters not whole."""
+    """The value as Python writes it, abbreviated where it is long."""
     if isinstance(value, int) and value.bit_length() > 400:
         return f"a number of {value.bit_length()} bits"
     text = repr(value)
@@ -211,7 +225,7 @@ def coerce(value: Any, hint: Any, name: str) -> Any:
 
 @functools.cache
 def choices_and_numbers(kind: Any) -> tuple[dict[str, tuple[Any, ...]], dict[str, tuple[Bounds, bool]]]:
-    """Of a class' fields those that choose a word, with the words; and the numbers, with bounds and whether none will do."""
+    """The fields of a config that choose a word, with the words; and its numbers, with bounds and whether they may be None."""
     choices, numbers = {}, {}
     for own in fields(kind):
         hint = type_hints(kind)[own.name]
@@ -219,7 +233,7 @@ def choices_and_numbers(kind: Any) -> tuple[dict[str, tuple[Any, ...]], dict[str
         if origin is Literal:
             choices[own.name] = options
         elif origin is not tuple and {int, float} & {hint, *options}:
-            numbers[own.name] = own.metadata["bounds"], type(None) in options
+            numbers[own.name] = bounds_of(own), type(None) in options
     return choices, numbers
 
 
@@ -236,7 +250,7 @@ def check(config: Any, part: str) -> None:
 
 
 def refuse_number(name: str, value: Any, bounds: Bounds) -> None:
-    """What is wrong with a number that is out of its bounds, in a sentence."""
+    """Raises the error for a number that is out of its bounds."""
     low, high = bounds.gt if bounds.ge is None else bounds.ge, bounds.lt if bounds.le is None else bounds.le
     told: dict[str, Any] = {"name": name, "low": low, "high": high, "value": shortened(value)}
     if not Bounds().hold(value):

@@ -11,8 +11,7 @@ from typing import Any
 
 from glassformer.config.data import DataConfig
 from glassformer.config.fields import coerce, type_hints
-from glassformer.config.model import ModelConfig
-from glassformer.config.presets import PRESETS
+from glassformer.config.model import PRESETS, ModelConfig
 from glassformer.config.recipe import Recipe
 from glassformer.errors import ConfigError
 

@@ -1,12 +1,15 @@
-"""The settings of a model: its family, its sizes, and each choice between the parts of the literature."""
+"""The settings of a model: its family, its sizes, and each choice between the parts of the literature; and the named sizes."""
 
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from glassformer.config.fields import check, setting
+from glassformer.config.fields import check, not_among, setting, shortened
 from glassformer.errors import ConfigError
 from glassformer.language import _
 
@@ -21,124 +24,114 @@ class ModelConfig:
 
     >>> ModelConfig(n_embd=64, n_head=4).key_size
     16
+
+    Attributes:
+        family: transformer: an encoder-decoder, for pairs; gpt: a decoder, which writes on; bert: an encoder, which
+            reads
+        vocab_size: how many tokens there are; filled in from the tokenizer (of the target, where source and target
+            differ)
+        source_vocab_size: of the source, where it has a vocabulary of its own; none: source and target share one
+        block_size: the longest row of tokens the model is built for; longer examples are left out of training, tagged
+            ones read in windows
+        n_layer: blocks of the decoder (of a GPT or BERT: of the model)
+        n_encoder_layer: blocks of the encoder; none: as many as n_layer
+        n_head: attention heads a layer
+        n_encoder_head: heads a layer of the encoder; none: as many as n_head
+        n_encoder_hidden: n_hidden of the encoder; none: the same
+        n_kv_head: heads of keys and values; fewer than n_head: grouped-query attention, 1: multi-query; none: n_head
+        n_embd: the hidden size (d_model): how many numbers stand for a token between layers
+        n_hidden: the width inside the feed-forward layer; none: 4 n_embd
+        head_size: numbers in a query and a key of one head; none: n_embd / n_head
+        value_size: numbers in a value of one head; none: head_size
+        dropout: the share of numbers set to zero after embeddings and sublayers while training, against learning by
+            heart
+        attention_dropout: the same for attention weights
+        activation: between the two matrices of the feed-forward layer; swiglu and both kinds of geglu are gated and
+            have a third matrix
+        bias: whether matrices and layer norms have a bias
+        norm: layer: mean 0, variance 1; rms: without the mean; batch and none are there for the experiment
+        norm_eps: added under the root of a norm, so that nothing is divided by zero
+        pre_norm: norm before each sublayer, inside the residual connection; false: post-norm, as in the paper
+        final_norm: a norm after the last block
+        embedding_norm: a norm on the embeddings, as in BERT
+        positions: how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's
+            bias, T5's learned bias for buckets of distances (relative), not at all (none)
+        sinusoid_base: of the wavelengths of sinusoidal positions; larger: a longer period
+        rotary_scaling: reading texts longer than those trained on: linear squeezes positions by rotary_factor
+            (position interpolation), ntk slows the slow turns instead and leaves the fast ones; llama3 divides the
+            slow turns by rotary_factor, leaves the fast ones, and goes from one to the other between (Llama 3.1's)
+        rotary_factor: how many times longer, with rotary_scaling
+        rotary_length: llama3: the original context length, that of the training
+        rotary_low: llama3: the low frequency factor; a pair that turns less often than this in that length is slow
+        rotary_high: llama3: the high frequency factor; a pair that turns more often than this in that length is fast
+        rotary_base: of the wavelengths of rotary positions; larger: slower turns, for longer texts
+        window: self-attention sees this many keys, self included; none: all. Cross-attention always sees all
+        qk_norm: an RMS norm on each head's queries and keys
+        scaled_attention: divide scores by the root of the head size; false is there for the experiment
+        scale_embeddings: multiply embeddings by the root of n_embd, as in the paper: beside sinusoids small ones
+            would drown
+        tie_output: the output layer is the embedding table
+        output_bias: a number added to the score of each word, as in Marian's models (BERT always has one)
+        share_source_target: one embedding table for both sides, where they share a vocabulary
+        share_layers: all layers of a stack have the same parameters, for the experiment
+        residual: false: no residual connections, for the experiment
+        n_token_type: BERT: embeddings that say to which of several sentences a token belongs; 0: none
+        head: BERT: what is predicted: masked tokens, the class of a text, or a tag for each word; none: nothing,
+            texts become vectors
+        pool: classify: read the class off the first token, or off the mean of all
+        n_label: BERT: the number of classes or tags; filled in from the data
+        init: how weights begin: normal with deviation 0.02 (GPT-2's), or Glorot's uniform (the paper's)
+        scaled_init: init=normal: what writes into the residual stream begins smaller, the deeper the model
+        pruned_heads: heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`
     """
 
-    family: Literal["transformer", "gpt", "bert"] = setting(
-        "transformer",
-        "transformer: an encoder-decoder, for pairs; gpt: a decoder, which writes on; bert: an encoder, which reads",
-    )
-    vocab_size: int = setting(
-        0,
-        "how many tokens there are; filled in from the tokenizer (of the target, where source and target differ)",
-        ge=0,
-        le=10**8,
-    )
-    source_vocab_size: int | None = setting(
-        None, "of the source, where it has a vocabulary of its own; none: source and target share one", ge=1, le=10**8
-    )
-    block_size: int = setting(
-        256,
-        "the longest row of tokens the model is built for; longer examples are left out of training, tagged ones read in windows",
-        ge=1,
-        le=10**9,
-    )
-    n_layer: int = setting(6, "blocks of the decoder (of a GPT or BERT: of the model)", ge=1, le=10**4)
-    n_encoder_layer: int | None = setting(None, "blocks of the encoder; none: as many as n_layer", ge=1, le=10**4)
-    n_head: int = setting(8, "attention heads a layer", ge=1, le=10**4)
-    n_encoder_head: int | None = setting(None, "heads a layer of the encoder; none: as many as n_head", ge=1, le=10**4)
-    n_encoder_hidden: int | None = setting(None, "n_hidden of the encoder; none: the same", ge=1, le=10**7)
-    n_kv_head: int | None = setting(
-        None, "heads of keys and values; fewer than n_head: grouped-query attention, 1: multi-query; none: n_head", ge=1
-    )
-    n_embd: int = setting(512, "the width of the model: numbers that stand for a token between layers", ge=1, le=10**6)
-    n_hidden: int | None = setting(None, "the width inside the feed-forward layer; none: 4 n_embd", ge=1, le=10**7)
-    head_size: int | None = setting(
-        None, "numbers in a query and a key of one head; none: n_embd / n_head", ge=1, le=10**6
-    )
-    value_size: int | None = setting(None, "numbers in a value of one head; none: head_size", ge=1, le=10**6)
-    dropout: float = setting(
-        0.1,
-        "the share of numbers set to zero after embeddings and sublayers while training, against learning by heart",
-        ge=0,
-        lt=1,
-    )
-    attention_dropout: float = setting(0.0, "the same for attention weights", ge=0, lt=1)
-    activation: Literal["relu", "gelu", "gelu_tanh", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"] = setting(
-        "relu",
-        "between the two matrices of the feed-forward layer; swiglu and both kinds of geglu are gated and have a third matrix",
-    )
-    bias: bool = setting(True, "whether matrices and layer norms have a bias")
-    norm: Literal["layer", "rms", "batch", "none"] = setting(
-        "layer", "layer: mean 0, variance 1; rms: without the mean; batch and none are there for the experiment"
-    )
-    norm_eps: float = setting(1e-5, "added under the root of a norm, so that nothing is divided by zero", ge=0, lt=1)
-    pre_norm: bool = setting(
-        True, "norm before each sublayer, inside the residual connection; false: post-norm, as in the paper"
-    )
-    final_norm: bool = setting(True, "a norm after the last block")
-    embedding_norm: bool = setting(False, "a norm on the embeddings, as in BERT")
-    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"] = setting(
-        "sinusoidal",
-        "how the order of tokens is told: sinusoids, a learned table, rotated queries and keys, ALiBi's bias, T5's learned bias "
-        "for buckets of distances (relative), not at all (none)",
-    )
-    sinusoid_base: float = setting(
-        10000.0, "of the wavelengths of sinusoidal positions; larger: a longer period", gt=0, le=1e30
-    )
-    rotary_scaling: Literal["none", "linear", "ntk", "llama3"] = setting(
-        "none",
-        "reading texts longer than those trained on: linear squeezes positions by rotary_factor (position interpolation), ntk "
-        "slows the slow turns instead and leaves the fast ones; llama3 divides the slow turns by rotary_factor, leaves the fast "
-        "ones, and goes from one to the other between (Llama 3.1's)",
-    )
-    rotary_factor: float = setting(1.0, "how many times longer, with rotary_scaling", ge=1, le=1e9)
-    rotary_length: int = setting(8192, "llama3: the length trained on, of which ...", ge=1, le=10**9)
-    rotary_low: float = setting(1.0, "... a slow pair turns less often than so many times ...", gt=0, le=1e9)
-    rotary_high: float = setting(4.0, "... and a fast one more often than so many", gt=0, le=1e9)
-    rotary_base: float = setting(
-        10000.0, "of the wavelengths of rotary positions; larger: slower turns, for longer texts", gt=0, le=1e30
-    )
-    window: int | None = setting(
-        None,
-        "self-attention sees this many keys, self included; none: all. Cross-attention always sees all",
-        ge=1,
-        le=10**9,
-    )
-    qk_norm: bool = setting(False, "an RMS norm on each head's queries and keys")
-    scaled_attention: bool = setting(
-        True, "divide scores by the root of the head size; false is there for the experiment"
-    )
-    scale_embeddings: bool = setting(
-        True, "multiply embeddings by the root of n_embd, as in the paper: beside sinusoids small ones would drown"
-    )
-    tie_output: bool = setting(True, "the output layer is the embedding table")
-    output_bias: bool = setting(
-        False, "a number added to the score of each word, as in Marian's models (BERT always has one)"
-    )
-    share_source_target: bool = setting(True, "one embedding table for both sides, where they share a vocabulary")
-    share_layers: bool = setting(False, "all layers of a stack have the same parameters, for the experiment")
-    residual: bool = setting(True, "false: no residual connections, for the experiment")
-    n_token_type: int = setting(
-        0, "BERT: embeddings that say to which of several sentences a token belongs; 0: none", ge=0, le=10**4
-    )
-    head: Literal["mlm", "classify", "tag", "none"] = setting(
-        "mlm",
-        "BERT: what is predicted: masked tokens, the class of a text, or a tag for each word; none: nothing, texts become "
-        "vectors",
-    )
-    pool: Literal["first", "mean"] = setting(
-        "first", "classify: read the class off the first token, or off the mean of all"
-    )
-    n_label: int = setting(0, "BERT: the number of classes or tags; filled in from the data", ge=0, le=10**7)
-    init: Literal["normal", "xavier"] = setting(
-        "normal", "how weights begin: normal with deviation 0.02 (GPT-2's), or Glorot's uniform (the paper's)"
-    )
-    scaled_init: bool = setting(
-        True, "init=normal: what writes into the residual stream begins smaller, the deeper the model"
-    )
-    pruned_heads: tuple[str, ...] = setting(
-        (), 'heads that were taken out after training, as "decoder.3.cross:5"; written by `heads --prune`'
-    )
+    family: Literal["transformer", "gpt", "bert"] = "transformer"
+    vocab_size: int = setting(0, ge=0, le=10**8)
+    source_vocab_size: int | None = setting(None, ge=1, le=10**8)
+    block_size: int = setting(256, ge=1, le=10**9)
+    n_layer: int = setting(6, ge=1, le=10**4)
+    n_encoder_layer: int | None = setting(None, ge=1, le=10**4)
+    n_head: int = setting(8, ge=1, le=10**4)
+    n_encoder_head: int | None = setting(None, ge=1, le=10**4)
+    n_encoder_hidden: int | None = setting(None, ge=1, le=10**7)
+    n_kv_head: int | None = setting(None, ge=1)
+    n_embd: int = setting(512, ge=1, le=10**6)
+    n_hidden: int | None = setting(None, ge=1, le=10**7)
+    head_size: int | None = setting(None, ge=1, le=10**6)
+    value_size: int | None = setting(None, ge=1, le=10**6)
+    dropout: float = setting(0.1, ge=0, lt=1)
+    attention_dropout: float = setting(0.0, ge=0, lt=1)
+    activation: Literal["relu", "gelu", "gelu_tanh", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"] = "relu"
+    bias: bool = True
+    norm: Literal["layer", "rms", "batch", "none"] = "layer"
+    norm_eps: float = setting(1e-5, ge=0, lt=1)
+    pre_norm: bool = True
+    final_norm: bool = True
+    embedding_norm: bool = False
+    positions: Literal["sinusoidal", "learned", "rotary", "alibi", "relative", "none"] = "sinusoidal"
+    sinusoid_base: float = setting(10000.0, gt=0, le=1e30)
+    rotary_scaling: Literal["none", "linear", "ntk", "llama3"] = "none"
+    rotary_factor: float = setting(1.0, ge=1, le=1e9)
+    rotary_length: int = setting(8192, ge=1, le=10**9)
+    rotary_low: float = setting(1.0, gt=0, le=1e9)
+    rotary_high: float = setting(4.0, gt=0, le=1e9)
+    rotary_base: float = setting(10000.0, gt=0, le=1e30)
+    window: int | None = setting(None, ge=1, le=10**9)
+    qk_norm: bool = False
+    scaled_attention: bool = True
+    scale_embeddings: bool = True
+    tie_output: bool = True
+    output_bias: bool = False
+    share_source_target: bool = True
+    share_layers: bool = False
+    residual: bool = True
+    n_token_type: int = setting(0, ge=0, le=10**4)
+    head: Literal["mlm", "classify", "tag", "none"] = "mlm"
+    pool: Literal["first", "mean"] = "first"
+    n_label: int = setting(0, ge=0, le=10**7)
+    init: Literal["normal", "xavier"] = "normal"
+    scaled_init: bool = True
+    pruned_heads: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check(self, "model")
@@ -307,7 +300,7 @@ class ModelConfig:
 
     @property
     def rotary_linear_factor(self) -> float:
-        """What positions are divided by: linear scaling, or position interpolation (Chen et al. 2023)."""
+        """The divisor of positions: linear scaling, or position interpolation (Chen et al. 2023)."""
         return self.rotary_factor if self.rotary_scaling == "linear" else 1.0
 
     @property
@@ -334,3 +327,30 @@ class ModelConfig:
     def encoder_layers(self) -> int:
         """Layers of the encoder: n_encoder_layer, or n_layer."""
         return self.n_layer if self.n_encoder_layer is None else self.n_encoder_layer
+
+
+PRESETS: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("presets.toml").read_text(encoding="utf-8")
+)
+"""Named sizes, of which a recipe says `preset = "gpt2"` and changes what it likes. `transformer-base` and `-big` are the
+paper's (Vaswani et al. 2017, table 3), with 37,000 tied words; `transformer-tiny` is that of Wu et al. 2021 for Multi30k;
+the GPT-2 sizes are those of Radford et al. 2019; `shakespeare-char` is nanoGPT's; `bert-base` is that of Devlin et al.
+2019; `modern-gpt` is a GPT-2 small brought up to date."""
+
+
+def preset_settings(name: Any) -> Mapping[str, Any]:
+    """The settings of a preset; an error with a suggestion where there is none of that name."""
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ConfigError(
+            "there is no preset {preset}{suggestion}; there are {presets}", *not_among(shortened(name), PRESETS)
+        )
+    return PRESETS[name]
+
+
+def preset(name: str) -> ModelConfig:
+    """The ModelConfig of a known size by its name, such as "gpt2" or "transformer-base".
+
+    >>> preset("gpt2").n_embd
+    768
+    """
+    return ModelConfig(**preset_settings(name))

@@ -12,26 +12,30 @@ here, in a sentence, before anything is built.
     [train]
     steps = 2000
 
-This file knows nothing of tensors.
+For those who look settings up (`glassformer info --settings`, docs/settings.md) every one is here with its type, its default
+and its explanation, read from the configs themselves; and a recipe is written as a TOML file again. This file knows nothing of
+tensors.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import tomllib
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from glassformer.config.data import DataConfig
 from glassformer.config.decode import DecodeConfig
-from glassformer.config.fields import check_name, coerce, did_you_mean, shortened, type_hints
-from glassformer.config.model import ModelConfig
-from glassformer.config.presets import PRESETS
+from glassformer.config.fields import check_name, coerce, did_you_mean, explanations, shortened, type_hints
+from glassformer.config.model import PRESETS, ModelConfig, preset_settings
 from glassformer.config.train import TrainConfig
 from glassformer.errors import ConfigError
+from glassformer.language import _, in_language, language
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,24 +75,13 @@ class Recipe:
                 values[part] = {k: v for k, v in values[part].items() if not is_retired(retired, k, v)}
         model = values.get("model", {})
         if isinstance(model, dict) and "preset" in model:
-            preset = model.pop("preset")
-            if not isinstance(preset, str) or preset not in PRESETS:
-                raise ConfigError(
-                    "there is no preset {preset}{suggestion}; there are {presets}",
-                    shortened(preset),
-                    did_you_mean(shortened(preset), list(PRESETS)),
-                    ", ".join(PRESETS),
-                )
-            values["model"] = {**PRESETS[preset], **model}
+            values["model"] = {**preset_settings(model.pop("preset")), **model}
         parts: dict[str, Any] = {
             "name": coerce(values.get("name", name), str, "name"),
             "about": coerce(values.get("about", ""), str, "about"),
         }
         for part, kind in PARTS.items():
-            section = values.get(part, {})
-            if not isinstance(section, dict):
-                raise ConfigError("[{part}] must be a table of settings, not {section}", part, shortened(section))
-            parts[part] = build(kind, section, part)
+            parts[part] = build(kind, section_of(values, part), part)
         return Recipe(**parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,13 +101,21 @@ class Recipe:
         return dataclasses.replace(self, model=dataclasses.replace(self.model, **changes))
 
 
+def section_of(values: dict[str, Any], part: str) -> dict[str, Any]:
+    """The table of a part, made where it is missing."""
+    section = values.setdefault(part, {})
+    if not isinstance(section, dict):
+        raise ConfigError("[{part}] must be a table of settings, not {section}", part, shortened(section))
+    return section
+
+
 def is_retired(retired: Mapping[str, tuple[Any, ...]], name: str, value: Any) -> bool:
     """Whether a setting of an older run is passed over (RETIRED)."""
     return name in retired and (not retired[name] or value in retired[name])
 
 
 def plain(value: Any) -> Any:
-    """As JSON and TOML know it: lists, and tables without what is not set."""
+    """The value as JSON and TOML have it: lists, and tables without what is not set."""
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
     if isinstance(value, dict):
@@ -216,10 +217,7 @@ def apply_override(values: dict[str, Any], override: str) -> None:
         raise ConfigError("{override!r} is not of the form key.sub=value, such as train.steps=200", override)
     if part not in PARTS:
         raise ConfigError("{key!r}: there is no part {part!r}{suggestion}", key, part, did_you_mean(part, list(PARTS)))
-    section = values.setdefault(part, {})
-    if not isinstance(section, dict):
-        raise ConfigError("[{part}] must be a table of settings, not {section}", part, shortened(section))
-    put_later(section, part, name, text.strip())
+    put_later(section_of(values, part), part, name, text.strip())
 
 
 def put_later(section: dict[str, Any], part: str, name: str, value: Any) -> None:
@@ -261,3 +259,103 @@ def refuse_unknown(values: Mapping[str, Any], known: Sequence[str], part: str) -
             raise ConfigError(
                 "there is no setting {key!r} in {where}{suggestion}", key, where, did_you_mean(key, known)
             )
+
+
+RECIPE_HEAD = (
+    _("A recipe: what is set here differs from the defaults; a line that begins with # shows the default."),
+    _("Train with: glassformer train THIS_FILE. What it will take: glassformer plan THIS_FILE."),
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as a person looks it up."""
+
+    name: str
+    takes: str
+    default: str
+    about: str
+    is_choice: bool = False
+
+
+def in_words(hint: Any) -> str:
+    """A type as a person writes its values."""
+    options = typing.get_args(hint)
+    if typing.get_origin(hint) is Literal:
+        return ", ".join(map(str, options))
+    if typing.get_origin(hint) is tuple:
+        return _("a list") if options[-1] is Ellipsis else _("a list of {n_options}", len(options))
+    if options:
+        return " or ".join(dict.fromkeys(in_words(o) for o in options if o is not type(None)))
+    known = {bool: _("true or false"), int: _("a whole number"), float: _("a number"), str: "text"}
+    return known.get(hint, str(getattr(hint, "__name__", hint)))
+
+
+def toml_value(value: Any) -> str:
+    """A setting's value as TOML writes it."""
+    if value is None or isinstance(value, str):
+        return json.dumps("none" if value is None else value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if dataclasses.is_dataclass(value):
+        set_ones = ((f.name, own) for f in dataclasses.fields(value) if (own := getattr(value, f.name)) is not None)
+        return "{" + ", ".join(f"{name} = {toml_value(own)}" for name, own in set_ones) + "}"
+    return repr(value)
+
+
+def as_written(value: Any) -> str:
+    """A default as it stands in a recipe."""
+    if value is None:
+        return "none"
+    return f"{value:g}" if isinstance(value, float) else toml_value(value)
+
+
+def settings_of(part: str) -> list[Setting]:
+    """All settings of `[model]`, `[data]`, `[train]` or `[decode]`, in their order."""
+    kind = PARTS[part]
+    hints, about = type_hints(kind), explanations(kind)
+    return [
+        Setting(
+            field.name,
+            in_words(hints[field.name]),
+            as_written(field.default),
+            about[field.name],
+            is_choice=typing.get_origin(hints[field.name]) is Literal,
+        )
+        for field in dataclasses.fields(kind)
+    ]
+
+
+def commented_recipe(recipe: Recipe, chosen: Mapping[str, Any]) -> str:
+    """A recipe as a TOML file in which every setting stands with its comment: those of `chosen` (by part) as settings, all others
+    as comments with the value that they have anyway."""
+    lines = [f"# {in_language(line, language())}" for line in RECIPE_HEAD]
+    for part in PARTS:
+        lines += ["", f"[{part}]"]
+        own = dict(chosen.get(part, {}))
+        if "preset" in own:
+            lines.append(f"preset = {toml_value(own.pop('preset'))}")
+        for setting in settings_of(part):
+            about = "; ".join(in_language(text, language()) for text in (setting.takes, setting.about) if text)
+            lines += ["", f"# {about}"]
+            is_chosen = setting.name in own
+            value = own[setting.name] if is_chosen else getattr(getattr(recipe, part), setting.name)
+            lines.append(f"{'' if is_chosen else '#'}{setting.name} = {toml_value(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def plain_recipe(recipe: Recipe) -> str:
+    """A recipe as a TOML file that says no more than what differs from the defaults, files by their whole paths."""
+    values = recipe.to_dict()
+    place_in(values, Path.cwd())
+    recipe = Recipe.from_dict(values)
+    lines = [f"name = {toml_value(recipe.name)}", *([f"about = {toml_value(recipe.about)}"] if recipe.about else [])]
+    for part in PARTS:
+        own = getattr(recipe, part)
+        lines += ["", f"[{part}]"]
+        for setting in dataclasses.fields(own):
+            if (value := getattr(own, setting.name)) != setting.default:
+                lines.append(f"{setting.name} = {toml_value(value)}")
+    return "\n".join(lines) + "\n"

@@ -25,8 +25,8 @@ LARGEST_JSON = 256 << 20  # bytes of a .json file, which is read whole; JSONL ha
 LARGEST_CELL = 16 << 20  # characters of a field of a CSV file
 
 
-def import_extra(module: str, extra: str, path: Path) -> Any:
-    """A library of an extra, or a sentence that says how to install it."""
+def import_extra(module: str, extra: str, path: str | Path) -> Any:
+    """A library of an extra, or a sentence that says how to install it; `path`: the file, or the setting, that needs it."""
     try:
         return importlib.import_module(module)
     except ImportError:

@@ -1,7 +1,7 @@
 """Three families out of one block."""
 
 from glassformer.config import ModelConfig
-from glassformer.config.presets import PRESETS, preset
+from glassformer.config.model import PRESETS, preset
 from glassformer.models.bert import BERT
 from glassformer.models.costs import FAMILIES, check_fits_in_memory
 from glassformer.models.gpt import GPT

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.config import ModelConfig
-from glassformer.config.presets import preset
+from glassformer.config.model import preset
 from glassformer.config.recipe import refuse_unknown
 from glassformer.errors import ConfigError
 from glassformer.nn.attention import MultiHeadAttention

@@ -7,7 +7,7 @@ nothing half deleted under a checkpoint's name. Reading verifies every byte befo
 
 The manifest is made from the bytes in memory, not from what the disk gives back, so a write that quietly lost something
 is found out. The price: while a group of tensors is saved it is held twice, beside the copy that a training goes on without
-(runs/background.py).
+(runs/stop.py).
 
     run/checkpoints/step-00000500/{model,training}.safetensors, state.json, manifest.json, SEAL
 
@@ -40,7 +40,7 @@ SMALL = 1 << 20  # bytes a manifest may have
 
 
 class WeightsOf(TypedDict, total=False):
-    """Where final weights are from: a checkpoint, the mean of several, another model, or one with fewer heads."""
+    """The origin of final weights: a checkpoint, the mean of several, another model, or one with fewer heads."""
 
     step: int | None
     averaged: list[int]
@@ -67,7 +67,7 @@ State = TypedDict(
     },
     total=False,
 )
-"""What state.json holds of what is looked at without restoring it, each where it is there."""
+"""The entries of state.json that are read without restoring it; each may be missing."""
 
 
 class Damaged(UserError):
@@ -99,7 +99,7 @@ def empty_out(folder: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """In one instant it is gone under its name; then its files are removed."""
+    """Renames the folder first, which is atomic, then deletes its files."""
     empty_out(folder.with_name(f".trash-{folder.name}"))
     trash = trash_name(folder)
     durable.fault_point("before-prune")
@@ -203,7 +203,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def problem(folder: Path, names: Collection[str] | None = None, *, again: bool = False) -> str | None:
-    """What is wrong with a checkpoint, in words; None if every byte is as it was written.
+    """The problem of a checkpoint, in words; None if every byte is as it was written.
 
     `names`: look at these files alone (the manifest and its seal are always looked at)."""
     try:
@@ -298,7 +298,7 @@ class Checkpoints:
     run: str | None = None
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of a step lies."""
+        """The folder of the checkpoint of a step."""
         return self.folder / f"step-{step:08d}"
 
     def steps(self) -> list[int]:
@@ -309,7 +309,7 @@ class Checkpoints:
         return sorted(int(m[1]) for m in matches if m)
 
     def problem(self, step: int, *, again: bool = False) -> str | None:
-        """What is wrong with the checkpoint of a step: damaged, another run's, or another step's under this name."""
+        """The problem of the checkpoint of a step, or None: damaged, another run's, or another step's under this name."""
         folder = self.path(step)
         if (wrong := problem(folder, again=again)) is not None:
             return wrong
@@ -328,7 +328,7 @@ class Checkpoints:
         return {step: self.problem(step, again=True) for step in self.steps()}
 
     def state(self, step: int) -> dict[str, Any]:
-        """As it lies there, not verified: good enough to decide what to keep, not to go on from."""
+        """The state of a step, not verified: good enough to decide what to keep, not to go on from."""
         try:
             return read_state(self.path(step))
         except Damaged:

@@ -39,7 +39,7 @@ class Correction:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """What a model learns."""
+        """The source and target that a model learns."""
         return self.source, self.target
 
     @property
@@ -53,7 +53,7 @@ class Correction:
         return None if self.outcome.startswith(REFUSED) else self.outcome or None
 
     def line(self) -> str:
-        """As the file has it."""
+        """The line of corrections.tsv."""
         columns = [self.source, self.target, str(self.number), self.teacher, self.at]
         return "\t".join([*columns, self.outcome] if self.outcome else columns) + "\n"
 
@@ -79,7 +79,7 @@ def read_corrections(path: Path) -> tuple[list[Correction], list[bytes]]:
 
 
 def update_problem(path: Path, digest: str | None) -> str | None:
-    """What is wrong with the update of a correction, in words; None where it is what was learned. Earlier versions kept no
+    """The problem of the update of a correction, in words; None where it is what was learned. Earlier versions kept no
     digest: of theirs it is asked whether they hold numbers."""
     from safetensors import SafetensorError
     from safetensors.torch import load

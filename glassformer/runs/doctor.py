@@ -1,16 +1,21 @@
-"""A look at a run's folder: what is in it, what is damaged, and from where it can go on; and what was left behind in it and
-beside it. Nothing is changed, unless what was left behind is to be pruned.
+"""A look at a run's folder: what is in it, what is damaged, and from where it can go on; and what commands that were killed have
+left behind in it and beside it. Nothing is changed, unless what was left behind is to be pruned (`doctor --prune`).
 
-Every byte that has a checksum is read, so the look takes as long as reading the run once.
+Every byte that has a checksum is read, so the look takes as long as reading the run once. What was left behind is not known by
+its name alone: a staging folder has a mark in it and nobody holds its lock, a run that was set aside says whose place it had, and
+what is half done lies in a run that nobody trains. What a link leads to is never touched.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
@@ -19,12 +24,22 @@ from glassformer.errors import UserError
 from glassformer.files import owned
 from glassformer.language import _
 from glassformer.models.weights import check_finite, check_fits
-from glassformer.runs import leftovers
+from glassformer.runs import checkpoint, staging
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.corrections import correction_problems
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.leftovers import Leftover, Pruned, size_of
 from glassformer.runs.staging import sibling_path
+
+
+def size_of(path: Path) -> int:
+    """Bytes, of a file or of all in a folder; what goes away while it is looked at has none."""
+    total = 0
+    for folder, _unused, names in os.walk(path) if path.is_dir() else [(str(path.parent), [], [path.name])]:
+        for name in names:
+            with suppress(OSError):
+                total += os.stat(os.path.join(folder, name)).st_size
+    return total
+
 
 Condition = Literal["good", "note", "damaged"]
 MARKS = {
@@ -33,7 +48,7 @@ MARKS = {
     (False, True): _("whole, the latest"),
     (True, True): _("whole, the best, the latest"),
 }
-"""What is said of a checkpoint that is whole: is it the best, is it the latest?"""
+"""The words for a whole checkpoint, by whether it is the best and whether it is the latest."""
 LOOKS = 10  # at a run that is being trained, before what seems wrong is called so
 
 
@@ -47,14 +62,83 @@ class RunFinding:
     size: int = 0
 
 
-def whole_or_not(name: str, wrong: str | None, path: Path, about: str | None = None) -> RunFinding:
-    """Good or damaged, by what is wrong with it; `about`: what is said where nothing is."""
-    return RunFinding(name, "good" if wrong is None else "damaged", wrong or about or _("whole"), size_of(path))
+@dataclass(frozen=True)
+class Leftover:
+    """One thing that was left behind. `clear` removes it, or puts it back; None where that is for a person to decide."""
+
+    path: Path
+    about: str
+    clear: Callable[[], object] | None
+
+    def finding(self, name: str) -> RunFinding:
+        """The doctor's note about it, under this name."""
+        return RunFinding(name, "note", self.about, size_of(self.path))
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """One thing that was cleared away, and how many bytes it had."""
+
+    name: str
+    about: str
+    size: int
+
+
+def in_run(run: RunFolder) -> Iterator[Leftover]:
+    """The leftovers in a run that nobody trains: checkpoints half written or half removed, and those that a resume set aside."""
+    for path in run.leftovers():
+        clear = path.unlink if path.suffix == ".part" else partial(checkpoint.recover, path.parent)
+        yield Leftover(path, _("left half done by a crash; --resume or --prune clears it up"), clear)
+    for path in run.checkpoints.moved_aside():
+        yield Leftover(path, _("set aside by an earlier resume"), partial(checkpoint.empty_out, path))
+
+
+def replaced_run(path: Path) -> Leftover:
+    """A run that another was to replace: dropped where that one has weights, else put back."""
+    owner = staging.read_replaced(path)
+    if owner is None:
+        return Leftover(path, _("a run that was set aside, and does not say whose place it had"), None)
+    out = path.with_name(owner.name)
+    if owner.dropped or (RunFolder.is_run(out) and RunFolder(out).has_weights):
+        return Leftover(path, _("the run that was in {said} before", owner.name), partial(staging.drop_replaced, out))
+    if staging.to_put_back(out) == path and not owned.is_locked(out / ".lock"):
+        about = _(
+            "the run that was in {said} before; the new one has no checkpoint yet, and --prune puts the old one back",
+            owner.name,
+        )
+        return Leftover(path, about, partial(staging.put_back, out))
+    return Leftover(path, _("the run that was in {said} before", owner.name), None)
+
+
+def in_folder(folder: Path, run: Path | None = None) -> Iterator[Leftover]:
+    """The leftovers in a folder of runs or exports: staging folders whose process is gone, runs that were set aside (of one
+    run, if it is given), and preparations that were broken off."""
+    for path in owned.abandoned(folder):
+        yield Leftover(path, _("left by a command that was killed before it was done"), partial(shutil.rmtree, path))
+    for path in sorted(folder.glob(".replaced-*")) if run is None else staging.replaced(run):
+        if RunFolder.is_run(path) and not path.is_symlink():
+            yield replaced_run(path)
+    for path in sorted(folder.glob(".making-*")) if run is None else [staging.sibling_path(run, "making")]:
+        if not RunFolder.is_run(path) or path.is_symlink() or owned.is_locked(path / ".lock"):
+            continue
+        out = path.with_name(path.name.removeprefix(".making-"))
+        if RunFolder.is_run(out):
+            about = _("a preparation of {out} that was broken off", out.name)
+            yield Leftover(path, about, partial(staging.clear_draft, path, out))
+        elif run is None:
+            about = _("a preparation of {out} that was broken off; --resume goes on with it", out.name)
+            yield Leftover(path, about, None)
+
+
+def finding(run: RunFolder, name: str, wrong: str | None, about: str | None = None) -> RunFinding:
+    """A file or folder of a run, good or damaged by what is wrong with it; `about`: what is said where nothing is."""
+    size = size_of(run.path / name)
+    return RunFinding(name, "good" if wrong is None else "damaged", wrong or about or _("whole"), size)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found in a run folder, and what --resume would do with it."""
+    """The findings about a run folder, and what --resume would do with it."""
 
     findings: list[RunFinding]
     outlook: str  # what --resume would do
@@ -65,65 +149,57 @@ class Diagnosis:
         return any(f.condition == "damaged" for f in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The diagnosis as a JSON-serialisable dict."""
         return {"damaged": self.damaged, "findings": [vars(f) for f in self.findings], "outlook": self.outlook}
 
 
 def look_at_recipe(run: RunFolder) -> RunFinding:
     """Whether run.json can be read and is as it was written."""
-    path = run.path / "run.json"
     try:
         recipe, sealed = run.recipe, run.sealed
     except UserError as error:
-        return RunFinding("run.json", "damaged", str(error), size_of(path))
+        return finding(run, "run.json", str(error))
     version = run.facts.get("glassformer", "unknown")
     what = recipe.name, recipe.model.family, recipe.train.steps, version
     about = _("{recipe}: {family}, {steps:,} steps, glassformer {version}", *what)
-    wrong = None if sealed else _("{about}; it has been changed since it was written", about)
-    return whole_or_not("run.json", wrong, path, about)
+    return finding(
+        run, "run.json", None if sealed else _("{about}; it has been changed since it was written", about), about
+    )
 
 
-def look_at_files(run: RunFolder) -> list[RunFinding]:
-    """Whether the prepared data is as it was written."""
-    if not run.prepared:
-        return [RunFinding("data", "note", _("the preparation has not been finished"))]
-    problems = run.file_problems().items()
-    return [whole_or_not(n, None if wrong is None else _("it {wrong}", wrong), run.path / n) for n, wrong in problems]
+def look_at_files(run: RunFolder, problems: Iterable[tuple[str, str | None]]) -> Iterator[RunFinding]:
+    """Whether files of a run, by their names and what is wrong with each, are as they were written."""
+    for name, wrong in problems:
+        yield finding(run, name, None if wrong is None else _("it {wrong}", wrong))
 
 
-def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> list[RunFinding]:
+def look_at_checkpoints(run: RunFolder, problems: dict[int, str | None]) -> Iterator[RunFinding]:
     """Whether each checkpoint is whole, and which is the best and the latest."""
     latest = max((step for step, wrong in problems.items() if wrong is None), default=None)
     best = run.checkpoints.state(latest).get("best_step") if latest is not None else None
-    findings = []
     for step, wrong in problems.items():
-        path = run.checkpoints.path(step)
-        findings.append(whole_or_not(f"checkpoints/{path.name}", wrong, path, MARKS[step == best, step == latest]))
+        yield finding(run, f"checkpoints/{run.checkpoints.path(step).name}", wrong, MARKS[step == best, step == latest])
     if best is not None and best not in problems:
-        name = f"checkpoints/{run.checkpoints.path(best).name}"
-        findings.append(RunFinding(name, "damaged", _("the best one is missing")))
-    return findings
+        yield finding(run, f"checkpoints/{run.checkpoints.path(best).name}", _("the best one is missing"))
 
 
-def look_at_weights(run: RunFolder) -> list[RunFinding]:
+def look_at_weights(run: RunFolder) -> Iterator[RunFinding]:
     """Whether snapshots and kept weights are whole."""
-    findings = []
     for name, kept in {"snapshots": run.snapshots, "history": run.history}.items():
         for step, wrong in kept.problems().items():
-            findings.append(whole_or_not(f"{name}/{kept.path(step).name}", wrong, kept.path(step)))
+            yield finding(run, f"{name}/{kept.path(step).name}", wrong)
     if run.final.is_dir():
-        findings.append(whole_or_not("final", run.final_problem(), run.final))
-    return findings
+        yield finding(run, "final", run.final_problem())
 
 
 def look_at_metrics(run: RunFolder) -> list[RunFinding]:
     """How many lines the log has, and whether any is broken."""
     if not run.metrics_file.exists():
         return []
+    if not run.metrics_file.is_file():
+        return [RunFinding("metrics.jsonl", "damaged", _("it is not a regular file"))]
     lines, broken, last = 0, 0, 0
     try:
-        if not run.metrics_file.is_file():
-            return [RunFinding("metrics.jsonl", "damaged", _("it is not a regular file"))]
         with run.metrics_file.open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 lines += 1
@@ -132,16 +208,10 @@ def look_at_metrics(run: RunFolder) -> list[RunFinding]:
                 except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
                     broken += 1
     except OSError as error:
-        return [RunFinding("metrics.jsonl", "damaged", _("it cannot be read: {reason}", error.strerror))]
+        return [finding(run, "metrics.jsonl", _("it cannot be read: {reason}", error.strerror))]
     wrong = _("{broken:,} of {lines:,} lines cannot be read", broken, lines) if broken else None
     about = _("{lines:,} lines, to step {last:,}", lines, last)
-    return [whole_or_not("metrics.jsonl", wrong, run.metrics_file, about)]
-
-
-def look_at_corrections(run: RunFolder) -> list[RunFinding]:
-    """Whether the corrections that were taught while the run was served can be read, and their updates are what was learned."""
-    problems = correction_problems(run.path)
-    return [whole_or_not(n, None if wrong is None else _("it {wrong}", wrong), run.path / n) for n, wrong in problems]
+    return [finding(run, "metrics.jsonl", wrong, about)]
 
 
 def is_busy(run: RunFolder) -> bool:
@@ -158,7 +228,7 @@ def readable(run: RunFolder) -> bool:
 
 
 def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
-    """What --resume would do with it, by the rules of runs.resume."""
+    """A sentence about what --resume would do, by the rules of runs.resume."""
     command = f"glassformer train {quote(str(run.path))} --resume"
     if busy:
         return _("a process is training it now")
@@ -185,66 +255,66 @@ def outlook(run: RunFolder, problems: dict[int, str | None], busy: bool) -> str:
 def look_at_model(run: RunFolder) -> list[RunFinding]:
     """Whether what is whole also belongs together: tokenizers and labels of the model's sizes, weights that are numbers."""
     findings = []
-    with suppress(UserError):
-        if run.prepared and not any(run.file_problems().values()):
-            try:
-                _unused = run.tokenizers
-            except UserError as error:
-                findings.append(RunFinding("tokenizers", "damaged", str(error)))
+    if run.prepared and not any(run.file_problems().values()):
+        try:
+            _unused = run.tokenizers
+        except UserError as error:
+            findings.append(RunFinding("tokenizers", "damaged", str(error)))
     if run.final.is_dir() and run.final_problem() is None:
         try:
             weights = read_checkpoint(run.final)[0].get("model", {})
             check_finite(weights, run.final)
             check_fits(run.recipe, weights, run.final)
         except UserError as error:
-            findings.append(RunFinding("final", "damaged", str(error)))
+            findings.append(finding(run, "final", str(error)))
     return findings
 
 
 def left_by(run: RunFolder) -> list[Leftover]:
-    """What commands that were killed left in a run (unless it is being trained) and beside it."""
-    inner = [] if is_busy(run) else [*leftovers.in_run(run), *leftovers.in_folder(run.path)]
-    return [*inner, *leftovers.in_folder(Path(os.path.abspath(run.path)).parent, run.path)]
+    """The leftovers of killed commands in a run (unless it is being trained) and beside it."""
+    inside = [] if is_busy(run) else [*in_run(run), *in_folder(run.path)]
+    return [*inside, *in_folder(Path(os.path.abspath(run.path)).parent, run.path)]
 
 
 def examine_folder(path: Path) -> Diagnosis:
-    """What was left behind in a folder that is no run itself, but holds some, or had something left in it."""
-    leftover = list(leftovers.in_folder(path))
-    if not leftover and not any(RunFolder.is_run(one) for one in path.iterdir()):
+    """The diagnosis of a folder that is no run itself, but holds some, or had something left in it."""
+    findings = [left.finding(left.path.name) for left in in_folder(path)]
+    if findings:
+        return Diagnosis(findings, _("glassformer doctor {folder} --prune clears away what was left", quote(str(path))))
+    if not any(RunFolder.is_run(inner) for inner in path.iterdir()):
         raise UserError("{path} is not a run: it has no run.json", path)
-    findings = [RunFinding(left.path.name, "note", left.about, size_of(left.path)) for left in leftover]
-    message = (
-        _("glassformer doctor {folder} --prune clears away what was left", quote(str(path)))
-        if leftover
-        else _("nothing was left behind")
-    )
-    return Diagnosis(findings, message)
+    return Diagnosis([], _("nothing was left behind"))
 
 
 def prune(path: Path) -> list[Pruned]:
     """Clears away what commands that were killed have left in a run and beside it, or in a folder of runs."""
     if not path.is_dir():
         raise UserError("there is no folder {path}", path)
-    run = RunFolder(path)
-    if not run.is_run(path):
-        return leftovers.prune(list(leftovers.in_folder(path)))
-    if is_busy(run):
+    if RunFolder.is_run(path) and is_busy(RunFolder(path)):
         raise UserError("another process is training in {path}; let it end, or stop it first", path)
-    return leftovers.prune(left_by(run))
+    pruned = []
+    for left in left_by(RunFolder(path)) if RunFolder.is_run(path) else list(in_folder(path)):
+        size = size_of(left.path)
+        if left.clear is not None and os.path.lexists(left.path):
+            left.clear()
+            if not os.path.lexists(left.path):
+                pruned.append(Pruned(left.path.name, left.about, size))
+    return pruned
 
 
 def look(run: RunFolder, busy: bool) -> Diagnosis:
     """A diagnosis of the whole folder, which is left as it is."""
     findings = [look_at_recipe(run)]
     problems = run.checkpoints.problems()
+    if readable(run) and not run.prepared:
+        findings.append(RunFinding("data", "note", _("the preparation has not been finished")))
     if readable(run):
-        findings += look_at_files(run)
-    findings += look_at_checkpoints(run, problems) + look_at_weights(run) + look_at_metrics(run)
-    findings += look_at_corrections(run)
+        findings += look_at_files(run, run.file_problems().items())
+    findings += [*look_at_checkpoints(run, problems), *look_at_weights(run), *look_at_metrics(run)]
+    findings += look_at_files(run, correction_problems(run.path))
     if readable(run):
         findings += look_at_model(run)
-    for left in left_by(run):
-        findings.append(RunFinding(os.path.relpath(left.path, run.path), "note", left.about, size_of(left.path)))
+    findings += [left.finding(os.path.relpath(left.path, run.path)) for left in left_by(run)]
     return Diagnosis(findings, outlook(run, problems, busy))
 
 

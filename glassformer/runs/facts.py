@@ -23,7 +23,7 @@ Build = Callable[[Any], Any] | None
 
 RUN_FORMAT = 1
 REPLACED = ".replaced.json"
-"""In a run that was set aside for another: whose place it had."""
+"""The file in a run that was set aside for another; it says whose place the run had."""
 OWN = re.compile(
     r"(\.tmp-)?(run\.json|recipe\.toml|labels\.json|tokenizer(\.source|\.target)?\.json(\.tmp)?)"
     r"|(\.tmp-)?\.replaced\.json|\.lock|parity\.json|(\.tmp-)?shortlist\.safetensors|metrics\.jsonl|samples\.jsonl|train\.log|curves\.(png|svg)"
@@ -64,7 +64,7 @@ RunFacts = TypedDict(
     },
     total=False,
 )
-"""What run.json holds; what else it holds is kept."""
+"""The entries of run.json; others are kept as they are."""
 
 
 def migrated(facts: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def is_run(path: Path) -> bool:
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """What a run's run.json says, held against its schema."""
+    """The content of run.json, held against its schema."""
     path = folder / "run.json"
     try:
         facts = structured.read(path, dict[str, Any])

@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +34,7 @@ from typing import Any
 import torch
 
 from glassformer.config import Recipe
-from glassformer.config.documentation import plain_recipe
+from glassformer.config.recipe import plain_recipe
 from glassformer.data.cache import made_in
 from glassformer.data.encoding import trained_length
 from glassformer.decode.shortlist import kept_shortlist
@@ -51,7 +51,7 @@ from glassformer.screen import warn
 from glassformer.text.tokenizers import Tokenizers
 
 TOLD: set[str] = set()
-"""What was said already: once a process is enough."""
+"""The sentences that this process has reported already."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,7 @@ class RunFolder:
     path: Path
     in_the_making: bool = False  # whoever makes it looks at it before it is finished
 
-    @staticmethod
-    def is_run(path: Path) -> bool:
-        """Whether a folder holds a run."""
-        return is_run(path)
+    is_run = staticmethod(is_run)
 
     @staticmethod
     def create(path: Path, recipe: Recipe, version: str, origin: dict[str, Any] | None = None) -> RunFolder:
@@ -130,7 +127,7 @@ class RunFolder:
 
     @property
     def id(self) -> str | None:
-        """What tells this run from every other; runs of earlier versions have none."""
+        """The run's unique id; runs of earlier versions have none."""
         return self.facts.get("id")
 
     @property
@@ -144,7 +141,7 @@ class RunFolder:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """What the run is trained by, its model's sizes included."""
+        """The resolved recipe, the model's sizes included."""
         return Recipe.from_dict(self.facts["recipe"], stored=True)
 
     # ---- what the preparation left
@@ -178,22 +175,26 @@ class RunFolder:
         return {name: self.file_problem(name, again=True) for name in self.facts.get("files", {})}
 
     def file_problem(self, name: str, *, again: bool = False) -> str | None:
-        """What is wrong with a file of the preparation, in words; None if it is as it was written."""
+        """The problem of a file of the preparation, in words; None if it is as it was written."""
         listed = self.facts["files"][name]
         expected = ListedFile(listed["size"], listed["sha256"])
         return durable.file_problem(self.path / name, expected, again=again)
 
     def check_data(self, split: str) -> None:
-        """What the preparation left of a split must be what it left, before anything is measured on it. Runs of earlier versions
+        """Refuses a split whose prepared files have changed, before anything is measured on it. Runs of earlier versions
         list nothing."""
         listed = self.facts.get("files", {})
         patterns = (f"data/{split}.examples.gz", f"data/{split}.*.tokens")
         present = {p.relative_to(self.path).as_posix() for pattern in patterns for p in self.path.glob(pattern)}
-        for name in sorted(present | {n for n in listed if n.startswith(f"data/{split}.")}) if listed else ():
-            wrong = self.file_problem(name) if name in listed else _("is not of this run")
+        names = sorted(present | {n for n in listed if n.startswith(f"data/{split}.")}) if listed else []
+        self.refuse_damaged({n: self.file_problem(n) if n in listed else _("is not of this run") for n in names})
+
+    def refuse_damaged(self, problems: Mapping[str, str | None]) -> None:
+        """An error for the first of these files, by name, with which anything is wrong."""
+        for name, wrong in problems.items():
             if wrong is not None:
                 raise UserError(
-                    "{path} cannot be used: it {wrong}; bring it back from a copy ({see_doctor})",
+                    "{path} cannot be used: it {wrong}; bring it back from a copy, or train anew ({see_doctor})",
                     path=self.path / name,
                     wrong=wrong,
                     see_doctor=self.see_doctor,
@@ -252,17 +253,20 @@ class RunFolder:
 
     def recover(self) -> None:
         """Puts in order what a crash left behind: see `checkpoint.recover`."""
-        for folder in (self.path, self.checkpoints.folder, self.snapshots.folder, self.history.folder):
+        for folder in self.folders_of_weights():
             recover(folder)
 
+    def folders_of_weights(self) -> list[Path]:
+        """The folders in which weights are written and removed."""
+        return [self.path, *(self.path / name for name in ("checkpoints", "snapshots", "history"))]
+
     def leftovers(self) -> list[Path]:
-        """What a crash left half written or half removed; `recover` deals with it."""
-        folders = [self.path, self.checkpoints.folder, self.snapshots.folder, self.history.folder]
-        paths = [p for folder in folders for p in checkpoint.half_done(folder)]
+        """The paths that a crash left half written or half removed; `recover` deals with them."""
+        paths = [p for folder in self.folders_of_weights() for p in checkpoint.half_done(folder)]
         return sorted(paths + list((self.path / "data").glob("*.part")))
 
     def latest_checkpoint(self, report: Callable[[str], None] = lambda _: None) -> int | None:
-        """Where to go on; None where nothing was saved yet. Checkpoints of which none is whole are not the same thing:
+        """The step to go on from; None where nothing was saved yet. Checkpoints of which none is whole are not the same thing:
         to begin again from nothing is for a person to decide."""
         step = self.checkpoints.latest_good(report)
         if step is None and self.checkpoints.steps():
@@ -288,7 +292,7 @@ class RunFolder:
 
     @property
     def samples_file(self) -> Path:
-        """What the model wrote at each validation, beside what was wanted."""
+        """The file of the model's answers at each validation, beside the references."""
         return self.path / "samples.jsonl"
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -308,7 +312,7 @@ class RunFolder:
     # ---- the model
 
     def final_problem(self) -> str | None:
-        """What is wrong with the final weights; they may be damaged, or another run's."""
+        """The problem of the final weights, which may be damaged or another run's; None where they are whole."""
         wrong = problem(self.final)
         if wrong is None:
             try:
@@ -324,17 +328,14 @@ class RunFolder:
         return wrong
 
     def weights_folder(self, step: int | None = None, report: Callable[[str], None] = warn) -> Path:
-        """Where the weights to use lie: the final ones; before the run has ended, the best or the latest checkpoint's, and
+        """The folder of the weights to use: the final ones; before the run has ended, the best or the latest checkpoint's, and
         then `report` is told so. Final weights that are damaged are not replaced by others in silence: they are refused."""
         if step is not None:
             kept = (self.checkpoints, self.snapshots, self.history)
             saved = next((c for c in kept if step in c.steps()), None)
             if saved is None:
                 there = ", ".join(map(str, sorted({s for c in kept for s in c.steps()}))) or "none"
-                message = _(
-                    "{path} has no checkpoint of step {n}; there are: {there}", path=self.path, n=step, there=there
-                )
-                raise UserError(message)
+                raise UserError("{path} has no checkpoint of step {n}; there are: {there}", self.path, step, there)
             if (wrong := saved.problem(step)) is not None:
                 raise self.unusable(saved.path(step), wrong)
             return saved.path(step)

@@ -28,13 +28,11 @@ from glassformer.files.streams import unbreakable_screen
 from glassformer.language import _
 from glassformer.runs import checkpoint, staging
 from glassformer.runs.checkpoint import read_checkpoint
-from glassformer.runs.data_notes import changed_sources, data_notes
 from glassformer.runs.facts import Build, check_build
 from glassformer.runs.fine_tune import Start, start_of, write_start
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.metrics_log import MetricsLog, truncate_log
-from glassformer.runs.overview import overview
-from glassformer.runs.phases import PhaseClock, has_record
+from glassformer.runs.metrics_log import MetricsLog, PhaseClock, has_record, truncate_log
+from glassformer.runs.overview import changed_sources, data_notes, overview
 from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import is_compiled, make_session, pick_device, refuse_several
 from glassformer.runs.stop import Stopped, StopRequest
@@ -46,7 +44,7 @@ from glassformer.training.progress import Callbacks, TrainerState
 
 
 def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:
-    """What to say when memory ran out: what is safe, and how to go on with less."""
+    """The error when memory ran out: what is safe, and how to go on with less."""
     if not goes_on:
         return UserError(
             "out of memory before the first checkpoint; to train with less, {less_memory}", less_memory(recipe)
@@ -62,7 +60,8 @@ def out_of_memory(path: Path, recipe: Recipe, *, goes_on: bool) -> UserError:
 
 @contextmanager
 def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterator[None]:
-    """What a person can put right becomes a sentence. The last checkpoint stands; a run replaced `anew` without one is back."""
+    """Turns errors that a person can put right into sentences. The last checkpoint stands; a run replaced `anew` without one
+    is back."""
     try:
         yield
     except BaseException as error:
@@ -235,19 +234,6 @@ def train(
         return run_session(session, callbacks)
 
 
-def check_files(run: RunFolder) -> None:
-    """What the preparation left must be what it left."""
-    for name, wrong in run.file_problems().items():
-        if wrong is not None:
-            raise UserError(
-                "{path} cannot be used: it {wrong}; bring it back from a copy, or train anew "
-                "(see `glassformer doctor {quoted_path}`)",
-                run.path / name,
-                wrong,
-                quote(str(run.path)),
-            )
-
-
 def restored(run: RunFolder, step: int | None, trained_with: Recipe, stop: StopRequest, build: Build) -> Session:
     """A session at the checkpoint of `step`, with everything that came after it out of the way."""
     tensors: dict[str, dict[str, Tensor]] = {}
@@ -347,7 +333,7 @@ def resume(
             run.recover()
             wanted = run.recipe if wanted is None else as_prepared(wanted, run.recipe)
             refuse_several(wanted)
-            check_files(run)
+            run.refuse_damaged(run.file_problems())
             step = run.latest_checkpoint(say)
             state = run.checkpoints.state(step) if step is not None else {}
             trained_with = Recipe.from_dict(state["recipe"], stored=True) if "recipe" in state else run.recipe

@@ -1,33 +1,40 @@
-"""metrics.jsonl, and the same numbers for TensorBoard and wandb where a recipe asks for them."""
+"""What a run writes down while it trains: metrics.jsonl, and the same numbers for TensorBoard and wandb where a recipe asks for
+them; in the end the seconds of each phase, and the curves.
+
+The phases of a training, from its first file to its final weights, follow one another:
+
+    prepare     splits, tokenizers, token files
+    compile     building the model, and everything up to the end of the first step: torch.compile's work, where it is asked for
+    steps       all other steps
+    validate    scores and samples on the way
+    save        checkpoints, snapshots and the final weights, until they are on the disk
+
+The last line of a finished run's metrics.jsonl holds them as `seconds`. A checkpoint holds those until then, so a run that was
+gone on with has those of all its stretches, less what a stretch did after its last checkpoint.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import UserError, install_hint
+import torch
+
+from glassformer import plots
+from glassformer.data.records import import_extra
+from glassformer.errors import UserError
+from glassformer.files import structured
 from glassformer.files.durable import append
-from glassformer.files.owned import open_own
+from glassformer.files.owned import open_own, refuse_link
 from glassformer.language import _
+from glassformer.runs.folder import RunFolder
 from glassformer.screen import warn
 from glassformer.training.progress import StepReport
-
-
-@contextmanager
-def needed_for(setting: str, extra: str) -> Iterator[None]:
-    """Inside, the import of a package that only this setting asks for."""
-    try:
-        yield
-    except ImportError:
-        raise UserError(
-            "{path} needs {module}; install it with: {command}", setting, extra, install_hint(extra)
-        ) from None
 
 
 class LogFile:
@@ -64,14 +71,14 @@ class LogFile:
         """How many bytes are there, on the disk for good."""
         if self.descriptor is None:
             return 0
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.fsync(self.descriptor)
         return os.fstat(self.descriptor).st_size
 
     def close(self) -> None:
         """Close the file, if it is open."""
         if self.descriptor is not None:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.close(self.descriptor)
             self.descriptor = None
 
@@ -105,20 +112,18 @@ class MetricsLog:
         if path is None:
             return
         if tensorboard is not None:
-            with needed_for("train.tensorboard", "tensorboard"):
-                from torch.utils.tensorboard import SummaryWriter
-            self.tensorboard = SummaryWriter(str(tensorboard))
+            library = import_extra("torch.utils.tensorboard", "tensorboard", "train.tensorboard")
+            self.tensorboard = library.SummaryWriter(str(tensorboard))
         if wandb_name is not None:
-            with needed_for("train.wandb", "wandb"):
-                import wandb
-            self.wandb = wandb.init(project="glassformer", name=wandb_name, dir=str(path.parent), resume="allow")
+            library = import_extra("wandb", "wandb", "train.wandb")
+            self.wandb = library.init(project="glassformer", name=wandb_name, dir=str(path.parent), resume="allow")
 
     def write(self, values: dict[str, Any]) -> None:
         """A line of numbers, here and wherever else they are logged."""
         line = {**values, "clock": round(time.perf_counter() - self.began, 3)}
         self.metrics.append(json.dumps(line) + "\n")
         numbers = {k: v for k, v in values.items() if isinstance(v, int | float) and k != "step"}
-        with contextlib.suppress(Exception):  # whatever they run into, a log is no reason to stop
+        with suppress(Exception):  # whatever they run into, a log is no reason to stop
             if self.tensorboard is not None:
                 for name, value in numbers.items():
                     self.tensorboard.add_scalar(name, value, values["step"])
@@ -133,14 +138,14 @@ class MetricsLog:
         """Close every file and logger."""
         for file in (self.metrics, self.said, self.samples):
             file.close()
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             if self.tensorboard is not None:
                 self.tensorboard.close()
             if self.wandb is not None:
                 self.wandb.finish()
 
     def on_message(self, text: str) -> None:
-        """What was said on the screen."""
+        """A message of the screen, for train.log."""
         self.said.append(text + "\n")
 
     def on_log(self, report: StepReport) -> None:
@@ -148,3 +153,74 @@ class MetricsLog:
         numbers = {"step": report.step, "loss": report.loss, "lr": report.rate, "grad_norm": report.norm}
         layers = {f"grad_norm/{layer}": norm for layer, norm in report.layers.items()}
         self.write({**numbers, "tokens": report.tokens, "epoch": report.epoch, **layers})
+
+
+PHASES = ("prepare", "compile", "steps", "validate", "save")
+
+
+class PhaseClock:
+    """The seconds of each phase; one follows the other, so that they add up to the whole."""
+
+    def __init__(self, device: torch.device, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.device, self.clock = device, clock
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.phase, self.since = "compile", clock()
+
+    def begin(self, phase: str) -> None:
+        """Starts a phase; work that a GPU still does counts for the one before."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        now = self.clock()
+        self.seconds[self.phase] += now - self.since
+        self.phase, self.since = phase, now
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Inside it is this phase, afterwards the one before again."""
+        before = self.phase
+        self.begin(phase)
+        yield
+        self.begin(before)
+
+    def record(self) -> dict[str, float]:
+        """The seconds of each phase until now, as they are written down."""
+        self.begin(self.phase)
+        return {phase: round(seconds, 3) for phase, seconds in self.seconds.items()}
+
+
+def last_line(metrics_file: Path) -> dict[str, Any]:
+    """The last line of a metrics.jsonl; empty where it cannot be read."""
+    with suppress(OSError, UserError, ValueError, RecursionError):
+        line = json.loads(structured.read_regular(metrics_file, 1 << 30).rstrip().rpartition(b"\n")[2])
+        return line if isinstance(line, dict) else {}
+    return {}
+
+
+def has_record(metrics_file: Path) -> bool:
+    """Whether a finished run was finished with its last line."""
+    return "seconds" in last_line(metrics_file)
+
+
+def phase_seconds(metrics_file: Path) -> dict[str, float]:
+    """The seconds by phase as a finished run has them in its metrics.jsonl; zeros where they are not there."""
+    with suppress(KeyError, TypeError, ValueError):
+        found = last_line(metrics_file)["seconds"]
+        return {phase: float(found[phase]) for phase in PHASES}
+    return dict.fromkeys(PHASES, 0.0)
+
+
+def draw_curves(run: RunFolder) -> list[Path]:
+    """curves.png and curves.svg in the run. A picture is never a reason to fail: where it cannot be drawn, that is said."""
+    try:
+        records = run.metrics()
+        names = [n for n in ("exact_match", "bleu", "accuracy") if any(f"val_{n}" in r for r in records)]
+        for name in ("curves.png", "curves.svg"):
+            refuse_link(run.path / name)
+            (run.path / name).unlink(missing_ok=True)
+        changed = run.facts.get("build")
+        title = run.recipe.name if changed is None else f"{run.recipe.name}, {changed}"
+        fig = plots.curves(records, names[0] if names else None, title=title)
+        return plots.save(fig, run.path / "curves")
+    except Exception as error:
+        warn(_("the curves of {path} could not be drawn: {error}", run.path, error))
+        return []

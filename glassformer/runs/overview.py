@@ -1,4 +1,5 @@
-"""What `train` says before its first step: what will be trained, on what, for how long, and where it will probably not work.
+"""What `train` says before its first step: what will be trained, on what, for how long, what was left out of the data, and where
+it will probably not work.
 
 Everything is known by then and nothing is estimated but the cost, which is counted from the model and the batches; how long a
 step takes here shows after the first few (or before, with `glassformer plan`).
@@ -8,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from glassformer.config import Recipe
@@ -18,11 +21,57 @@ from glassformer.data.report import DataReport
 from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, NOISE, measure_name, measure_value
 from glassformer.evaluation.teacher_forced import validated_examples
-from glassformer.files import structured
 from glassformer.language import _, language, localized, padded, width
 from glassformer.models.costs import costs
+from glassformer.runs.checkpoint import Damaged, read_state
+from glassformer.runs.folder import RunFolder
 from glassformer.runs.session import Session
 from glassformer.screen import short
+
+
+def too_long(batches: Batches, split: str, recipe: Recipe) -> Iterator[str]:
+    """How many examples are longer than what a model can read or was told to learn, and what would keep them whole."""
+    if not isinstance(batches, SentenceBatches):
+        return
+    windowed = int((np.diff(np.flatnonzero(np.diff(batches.numbers, prepend=-1, append=-2))) > 1).sum())
+    if not batches.dropped and not windowed:
+        return
+    count, total = batches.dropped or windowed, batches.dropped + len(batches.distinct)
+    lengths = np.maximum(batches.examples.source_lengths, batches.examples.row_lengths)
+    most = int(np.quantile(lengths, 0.99, method="higher"))
+    given = recipe.data.max_length
+    asked = given is not None and given < recipe.model.block_size and split == "train"
+    setting, limit = ("data.max_length", given) if asked else ("model.block_size", recipe.model.block_size)
+    counts = {"count": count, "total": total, "split": split, "share": count / total}
+    if windowed:
+        yield _(
+            "{count:,} of {total:,} {split} examples ({share:.1%}) have more than {setting}={limit} tokens and are read in "
+            "overlapping windows",
+            **counts | {"setting": setting, "limit": limit},
+        )
+        return
+    yield _(
+        "{count:,} of {total:,} {split} examples ({share:.1%}) have more than {setting}={limit} tokens and are left "
+        "out; 99% have at most {most}",
+        **counts | {"setting": setting, "limit": limit, "most": most},
+    )
+
+
+def data_notes(folder: Path, recipe: Recipe, train: Batches, val: Batches) -> Iterator[str]:
+    """A sentence for each thing that was left out, and for each source that is no longer what it was. `folder` is the run's."""
+    report = DataReport.read(folder / "data")
+    if report is not None:
+        yield from report.notes()
+    yield from too_long(train, "train", recipe)
+    yield from too_long(val, "val", recipe)
+
+
+def changed_sources(folder: Path) -> Iterator[str]:
+    """A sentence for each source file that has changed since the run was prepared."""
+    report = DataReport.read(folder / "data")
+    if report is not None:
+        yield from report.changed_files()
+
 
 MANY_EPOCHS = 200
 SEEN_ENOUGH = 20  # times a token of the vocabulary is met in the training data, on average
@@ -30,21 +79,26 @@ SINGLE_BYTES = 256  # a vocabulary of pieces has these anyway
 FAMILIES = {"transformer": _("encoder-decoder"), "gpt": "GPT", "bert": "BERT"}
 
 
+def cpu_in_words() -> str:
+    """The processor, and how many threads of it are used."""
+    threads = torch.get_num_threads()
+    return _("CPU, {threads} thread{plural}", threads, "" if threads == 1 else "s")
+
+
 def device_in_words(session: Session) -> str:
-    """Where it is computed, and in which numbers."""
+    """The device and the precision."""
     trainer, config, size = session.trainer, session.config, session.trainer.processes.size
     precision = config.precision if config.precision != "auto" else ("bf16" if trainer.autocast else "fp32")
     if trainer.device.type == "cuda":
         compiled = ", compiled" if config.compile is not False else ""
-        one = f"{torch.cuda.get_device_name(trainer.device)}, {precision}{compiled}"
+        device = f"{torch.cuda.get_device_name(trainer.device)}, {precision}{compiled}"
     else:
-        threads = torch.get_num_threads()
-        one = _("CPU, {threads} thread{plural}, {precision}", threads, "s" if threads != 1 else "", precision)
-    return one if size == 1 else _("{count} processes, each: {device}", size, one)
+        device = f"{localized(cpu_in_words())}, {precision}"
+    return device if size == 1 else _("{count} processes, each: {device}", size, device)
 
 
 def model_in_words(session: Session) -> str:
-    """What is trained, and how large it is."""
+    """The model's family and size."""
     config = session.recipe.model
     layers = f"{config.encoder_layers}+{config.n_layer}" if config.family == "transformer" else str(config.n_layer)
     count, inner = session.model.num_params(), session.model.num_params(non_embedding=True)
@@ -70,7 +124,7 @@ def examples_in_words(session: Session, report: DataReport | None) -> str:
 
 
 def left_out_in_words(session: Session, report: DataReport | None) -> str:
-    """What was left out of training, by reason; empty where nothing was."""
+    """The number of examples left out of training, by reason; empty where none were."""
     reasons = {
         _("too long"): getattr(session.trainer.batches, "dropped", 0),
         _("with an empty side"): 0 if report is None else sum(report.empty.values()),
@@ -132,12 +186,18 @@ def metric_in_words(session: Session) -> str:
     return ("，" if language() == "zh" else ", ").join(map(localized, parts))
 
 
+def bytes_a_parameter(recipe: Recipe) -> int:
+    """Bytes that do not depend on the batch: weights, gradients, two moments (Adam's; Muon has one for its matrices, which is
+    counted as if it were two) and the moving average, in float32."""
+    return 4 * (4 + (recipe.train.ema is not None))
+
+
 def cost_in_words(session: Session) -> str:
     """Arithmetic and memory, counted."""
     recipe, config = session.recipe, session.config
     tokens = tokens_an_epoch(session.trainer.batches) / steps_an_epoch(session) / recipe.data.copies * config.steps
     flops = costs(recipe.model).training_flops * tokens * (2 if config.r_drop else 1)
-    fixed = session.model.num_params() * 4 * (4 + (config.ema is not None))
+    fixed = session.model.num_params() * bytes_a_parameter(recipe)
     return _(
         "{tokens} target tokens, {flops}FLOP; {bytes}B for weights, gradients and optimizer; "
         "the time left shows after some steps",
@@ -243,38 +303,26 @@ def overview(session: Session) -> Iterator[str]:
         yield _("warning: {text}", text)
 
 
-def which_weights(run: Any, recipe: Recipe) -> str:
-    """Which step became the final model, and why, in a sentence. `run` is its folder."""
-    from glassformer.runs.checkpoint import STATE
-
+def which_weights(run: RunFolder, recipe: Recipe) -> str:
+    """Which step became the final model, and why, in a sentence."""
     state: dict[str, Any] = {}
-    with suppress(OSError, structured.Unreadable):
-        state = structured.read(run.final / STATE, dict[str, Any])
-    came_from = state.get("weights", {})
-    metric = metric_of(recipe)
-    scores = {
-        line["step"]: line[f"val_{metric}"] for line in run.metrics() if f"val_{metric}" in line and "step" in line
-    }
-    if "averaged" in came_from:
-        steps = came_from["averaged"]
-        return (
-            _(
-                "the mean of the weights at {n_steps} steps, {first:,} to {last:,} (train.average_last={average_last})",
-                len(steps),
-                steps[0],
-                steps[-1],
-                recipe.train.average_last,
-            )
-            if len(steps) > 1
-            else _("the weights of step {step:,}", steps[0])
+    with suppress(Damaged):
+        state = read_state(run.final)
+    weights, last, metric = state.get("weights", {}), state.get("step"), metric_of(recipe)
+    averaged = weights.get("averaged", [])
+    if len(averaged) > 1:
+        return _(
+            "the mean of the weights at {n_steps} steps, {first:,} to {last:,} (train.average_last={average_last})",
+            len(averaged),
+            averaged[0],
+            averaged[-1],
+            recipe.train.average_last,
         )
-    step, last = came_from.get("step", state.get("step")), state.get("step")
-    if step not in scores:
-        return (
-            _("the weights of step {step:,}, the last", step)
-            if step == last
-            else _("the weights of step {step:,}", step)
-        )
+    step = averaged[0] if averaged else weights.get("step", last)
+    scores = {line["step"]: line[f"val_{metric}"] for line in run.metrics() if f"val_{metric}" in line}
+    if averaged or step not in scores:
+        is_last = step == last
+        return _("the weights of step {step:,}, the last", step) if is_last else _("the weights of step {step:,}", step)
     if metric not in BETTER_WHEN_LOWER and scores[step] < NOISE:
         return _(
             "the weights of step {step:,}, with the lowest loss on val ({measure} never reached {noise:.0f})",
@@ -282,11 +330,7 @@ def which_weights(run: Any, recipe: Recipe) -> str:
             measure_name(metric),
             NOISE,
         )
-    values: dict[str, Any] = {
-        "step": step,
-        "measure": measure_name(metric),
-        "best": measure_value(metric, scores[step]),
-    }
+    values = {"step": step, "measure": measure_name(metric), "best": measure_value(metric, scores[step])}
     if step != last and last in scores:
         return _(
             "the weights of step {step:,}, with the best {measure} on val ({best}; {value} at the last step, {last:,})",

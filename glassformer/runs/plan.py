@@ -26,9 +26,16 @@ from glassformer.machine import available_memory
 from glassformer.models import build_model
 from glassformer.models.costs import shapes_alone
 from glassformer.runs import make_session, pick_device
-from glassformer.runs.data_notes import too_long
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.overview import schedule_warnings, size_of, steps_an_epoch, tokens_an_epoch
+from glassformer.runs.overview import (
+    bytes_a_parameter,
+    cpu_in_words,
+    schedule_warnings,
+    size_of,
+    steps_an_epoch,
+    tokens_an_epoch,
+    too_long,
+)
 from glassformer.screen import at_work, duration
 from glassformer.text.tokenizers import Tokenizers
 from glassformer.training import memory
@@ -41,7 +48,7 @@ LONG = 5.0  # seconds; the speed of steps that take longer is told by the small 
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a training would take: parameters, memory, speed as measured here, time."""
+    """The estimate of a training: parameters, memory, speed as measured here, time."""
 
     device: str
     parameters: int
@@ -66,7 +73,7 @@ class TrainingPlan:
         return not self.advice
 
     def memory_in_words(self) -> str:
-        """What is needed, of what there is, and whether that is enough."""
+        """The memory needed and available, and whether it fits."""
         needed, fits = self.memory / 2**30, _("fits") if self.fits else _("does not fit")
         if self.available is None:
             return _("{needed:.2f} GB; it {fits}", needed, fits)
@@ -85,7 +92,7 @@ class TrainingPlan:
         return _("{data}; an epoch is {at_least}{steps:,.0f} step{plural}", data, more, steps, plural)
 
     def rows(self) -> list[tuple[str, str]]:
-        """As a table: what, how much."""
+        """The plan as rows of a table: label and text."""
         inner = _("{parameters:,} ({non_embedding:,} without embeddings)", self.parameters, self.non_embedding)
         rows = [(_("parameters"), inner)]
         if self.examples is not None:
@@ -104,12 +111,6 @@ class TrainingPlan:
         return rows
 
 
-def bytes_a_parameter(recipe: Recipe) -> int:
-    """That do not depend on the batch: weights, gradients, two moments (Adam's; Muon has one for its matrices, which is counted
-    as if it were two) and the moving average, in float32."""
-    return 4 * (4 + (recipe.train.ema is not None))
-
-
 def fixed_memory(recipe: Recipe) -> tuple[int, int, int]:
     """Parameters, those without embeddings, and the bytes that do not depend on the batch."""
     with shapes_alone():
@@ -119,7 +120,7 @@ def fixed_memory(recipe: Recipe) -> tuple[int, int, int]:
 
 
 def grown(device: torch.device, work: Callable[[], None]) -> float:
-    """By how many bytes memory in use rises, at its highest, during `work`."""
+    """The peak of memory in use during `work`, in bytes above that before it."""
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -135,7 +136,7 @@ def grown(device: torch.device, work: Callable[[], None]) -> float:
 
 @dataclass(frozen=True)
 class StepTrial:
-    """What a few steps have shown."""
+    """The measurements of a few steps."""
 
     activations: float  # bytes a step takes beyond the fixed ones
     step_tokens: float
@@ -156,12 +157,6 @@ class StepTrial:
             step_seconds=more * self.step_seconds,
             epoch_steps=epoch_steps,
         )
-
-
-def cpu_in_words() -> str:
-    """The processor, and how many threads of it are used."""
-    threads = torch.get_num_threads()
-    return _("CPU, {threads} thread{plural}", threads, "" if threads == 1 else "s")
 
 
 def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -> StepTrial:
@@ -191,7 +186,7 @@ def try_out(run: RunFolder, recipe: Recipe, texts: Tokenizers, seconds: float) -
 
 
 def expected_seconds(trial: StepTrial, micro_tokens: float, recipe: Recipe) -> float:
-    """What a step of the recipe will take, if its tokens take as long as those of a smaller one."""
+    """The seconds of a step of the recipe, if its tokens take as long as those of a smaller one."""
     return trial.step_seconds * micro_tokens * recipe.train.accumulate / max(1.0, trial.step_tokens)
 
 

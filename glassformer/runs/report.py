@@ -34,7 +34,7 @@ def device_name(device: torch.device) -> str:
 
 
 def commit() -> str | None:
-    """Of the checkout this code is in, if it is in one."""
+    """The commit of the checkout that this code is in; None outside one."""
     try:
         asked = ["git", "-C", str(Path(__file__).parents[2]), "rev-parse", "--short", "HEAD"]
         return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

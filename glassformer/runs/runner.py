@@ -52,11 +52,11 @@ class TrialCall:
 
     @property
     def machine(self) -> str:
-        """What it runs on, in words."""
+        """The name of the machine it runs on."""
         return processor() if self.device == "cpu" else f"{device_name(torch.device(self.device))}, {processor()}"
 
     def __call__(self, threads: int | None = None) -> dict[str, Any]:
-        """What the trial found, and what it cost in seconds of a processor, which are the same beside other work."""
+        """The trial's measurements, and its cost in processor seconds, which other work does not lengthen."""
         if threads is not None:
             torch.set_num_threads(threads)
         began = time.process_time()
@@ -85,7 +85,7 @@ def read_kept(path: Path) -> dict[str, Kept]:
 
 
 def leave_with_parent() -> None:
-    """In a worker: ends when the process that started it is gone, however that went; Ctrl-C is for the other to deal with."""
+    """Makes a worker end with the process that started it, however that ends; Ctrl-C is left to that process."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -100,8 +100,8 @@ def leave_with_parent() -> None:
 def fan_out(
     pool: Executor, calls: Mapping[str, Callable[..., R]], *arguments: Any, meanwhile: Callable[[], None] | None = None
 ) -> Iterator[tuple[str, R]]:
-    """What each call returned, with its key, whichever is done first; so many at once as the pool has workers. `meanwhile` is
-    called again and again while they are at work."""
+    """The results of the calls with their keys, in order of completion; as many run at once as the pool has workers.
+    `meanwhile` is called again and again while they are at work."""
     waiting = {pool.submit(call, *arguments): key for key, call in calls.items()}
     while waiting:
         done, _rest = wait(waiting, timeout=None if meanwhile is None else PATIENCE, return_when=FIRST_COMPLETED)
@@ -112,7 +112,7 @@ def fan_out(
 
 
 def side_by_side(calls: Mapping[str, Callable[[int], R]], jobs: int) -> Iterator[tuple[str, R]]:
-    """In processes of their own, the machine's threads shared among them: each call is given how many it has."""
+    """Runs the calls in worker processes, each told its share of the machine's threads."""
     threads = max(1, machine.cores() // jobs)
     pool = ProcessPoolExecutor(min(jobs, len(calls)), multiprocessing.get_context("spawn"), leave_with_parent)
     try:
@@ -125,7 +125,7 @@ def side_by_side(calls: Mapping[str, Callable[[int], R]], jobs: int) -> Iterator
 
 
 def run_trials(title: str, calls: Mapping[str, TrialCall], path: Path, jobs: int) -> dict[str, Kept]:
-    """What every trial found, by its key; those that `path` holds from an earlier time are not run again. Trials that are timed
+    """The results of all trials by key; those that `path` holds from an earlier time are not run again. Trials that are timed
     come last, one after the other."""
     kept = read_kept(path)
     missing = {key: call for key, call in calls.items() if key not in kept}

@@ -31,16 +31,14 @@ from glassformer.models.weights import (
 )
 from glassformer.nn.lora import adapter_tensors
 from glassformer.runs import checkpoint
-from glassformer.runs.background import BackgroundWriter, copied
 from glassformer.runs.checkpoint import SMALL_MODEL, is_historic, read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.metrics_log import MetricsLog
-from glassformer.runs.phases import PhaseClock
+from glassformer.runs.metrics_log import MetricsLog, PhaseClock
 from glassformer.runs.staging import drop_replaced, replaced
-from glassformer.runs.stop import Stopped, StopRequest
+from glassformer.runs.stop import BackgroundWriter, Stopped, StopRequest, copied
 from glassformer.screen import at_work, roughly
 from glassformer.text.tokenizers import Tokenizers
-from glassformer.training.screen import Screen
+from glassformer.training.progress import Screen, TrainerState
 from glassformer.training.trainer import NotFinite, Trainer
 
 
@@ -50,35 +48,27 @@ def shorten(text: str, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-@dataclass(frozen=True)
-class SavedState:
-    """What the state of a checkpoint must hold for training to go on from it; see `Progress` for what it means."""
+@dataclass(kw_only=True)
+class SavedState(TrainerState):
+    """The entries of a checkpoint's state.json that training needs to go on; see `TrainerState` for the trainer's own."""
 
-    step: int
-    tokens: int
-    epoch: int
-    index: int
-    best_step: int | None
-    best_score: float | None
-    waiting: int
-    bad_steps: int
-    loss_sum: float
-    loss_tokens: int
-    validated: int
     metrics_bytes: int
     samples_bytes: int
     recipe: dict[str, Any]
-    best_loss: float | None = None
-    usual_loss: float | None = None
-    usual_spread: float = 0.0
     epoch_batches: int | None = None
     threads: int = 1
     seconds: dict[str, float] = field(default_factory=dict)
 
 
+LATER = {"best_loss", "usual_loss", "usual_spread"}
+"""Entries that the states of earlier versions lack."""
+
+
 def check_state(state: dict[str, Any], folder: Path) -> None:
     """Damaged in a sentence where a state has another shape."""
     saved = structured.convert(state, SavedState, str(folder / checkpoint.STATE))
+    if missing := sorted(vars(TrainerState()).keys() - LATER - state.keys()):
+        raise checkpoint.Damaged(_("{folder} cannot be used: its state has no {name}", folder, missing[0]))
     counts = {n: v for n, v in vars(saved).items() if isinstance(v, int)}
     if strange := [name for name, count in counts.items() if not 0 <= count < 1 << 53]:
         raise checkpoint.Damaged(_("{folder} cannot be used: {name} in its state is no count", folder, strange[0]))

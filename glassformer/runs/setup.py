@@ -35,11 +35,10 @@ from glassformer.runs.session import Session
 from glassformer.runs.stop import StopRequest
 from glassformer.screen import say, warn
 from glassformer.text.tokenizers import Tokenizers
-from glassformer.training.optim import make_optimizers
+from glassformer.training.optim import make_optimizers, schedule
 from glassformer.training.processes import current
+from glassformer.training.progress import Screen
 from glassformer.training.r_drop import r_drop_loss
-from glassformer.training.schedules import schedule
-from glassformer.training.screen import Screen
 from glassformer.training.trainer import Trainer
 
 TRAINING_TRIALS = ("short rows", "training products", "newton schulz")
@@ -47,7 +46,7 @@ TRAINING_TRIALS = ("short rows", "training products", "newton schulz")
 
 
 def pick_device(config: TrainConfig) -> torch.device:
-    """Where to train: CUDA if it is there and not ruled out, else the CPU; Apple's GPU (MPS) where it is asked for."""
+    """The device to train on: CUDA if it is there and not ruled out, else the CPU; Apple's GPU (MPS) where it is asked for."""
     if config.device == "mps":
         if not torch.backends.mps.is_available():
             raise UserError(

@@ -34,7 +34,7 @@ def sibling_path(out: Path, prefix: str) -> Path:
 
 
 def clear_draft(draft: Path, out: Path) -> None:
-    """What a crash left of an earlier preparation goes; one that another process is at is not touched."""
+    """Removes what a crash left of an earlier preparation; one that another process works on is refused."""
     owned.refuse_link(draft)
     if not draft.is_dir():
         return
@@ -128,7 +128,7 @@ def adopt(out: Path) -> None:
 
 @dataclass(frozen=True)
 class Replaced:
-    """What a run that was set aside says of itself: whose place it had, and whether it is being dropped."""
+    """The note in a run that was set aside: whose place it had, and whether it is being dropped."""
 
     name: str
     dropped: bool = False

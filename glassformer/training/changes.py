@@ -42,7 +42,7 @@ class Change:
 
     @property
     def key(self) -> str:
-        """As one writes it on the command line: "train.steps"."""
+        """The name of the setting on the command line, such as "train.steps"."""
         return f"{self.part}.{self.name}"
 
     @property

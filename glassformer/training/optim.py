@@ -1,4 +1,5 @@
-"""AdamW, and Muon for the matrices where asked.
+"""What moves the weights: AdamW, and Muon for the matrices where asked; the learning rate of each step; and the gradient norm of
+every layer, which shows where in a deep model the gradient fades or grows.
 
     matrices   of the layers; decayed; Muon takes these where asked, AdamW otherwise
     outputs    a layer of its own that gives the scores (untied, or of labels); decayed; always AdamW, since its rows are
@@ -12,23 +13,36 @@ bfloat16 always; on a CPU that is hundreds of times slower than float32, so this
 
 A step can be refused without asking the device: `finite` is a tensor, and an update that meets a zero in it leaves
 parameters and state as they are, bit for bit.
+
+The learning rate is a function of the step (`schedule`). Steps count from 1.
+
+    noam      d_model^-0.5 * min(step^-0.5, step * warmup^-1.5)     (Vaswani et al. 2017, equation 3; the base rate is not used)
+    cosine    linear warm-up, then half a cosine down to `min_rate`
+    wsd       linear warm-up, stable, then a linear fall to zero over the last `decay_fraction` of the run (Hu et al. 2024)
+    constant  linear warm-up, then 1
+
+A layer is a group of parameters whose names begin alike, up to the first number in them: `decoder.3.mlp.up.weight` belongs
+to `decoder.3`. That is how torch names the members of a list, so nothing here knows what kind of model it looks at; what
+stands in no list (embeddings, a last norm) belongs to no layer. Layers that share one set of parameters are one layer.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from glassformer.config import TrainConfig
 from glassformer.errors import UserError
 from glassformer.models.parts import is_embedding
-from glassformer.training.processes import placed_like
+from glassformer.training.processes import placed_like, whole
 
 STATE = ("step", "exp_avg", "exp_avg_sq", "momentum")
 """The tensors that the optimizers keep of a parameter."""
@@ -193,3 +207,72 @@ def load_optimizer_tensors(
                 optimizer.state[parameter] = {
                     key: placed_like(tensor, parameter).clone() for key, tensor in by_owner[name].items()
                 }
+
+
+def layer_of(name: str) -> str | None:
+    """The shortest prefix of a parameter's name that ends in a number; None where there is no number in it.
+
+    >>> layer_of("decoder.3.mlp.layers.0.weight"), layer_of("embedding.weight")
+    ('decoder.3', None)
+    """
+    parts = name.split(".")
+    end = next((place for place, part in enumerate(parts, 1) if part.isdecimal()), None)
+    return None if end is None else ".".join(parts[:end])
+
+
+def layers_of(named: Iterable[tuple[str, nn.Parameter]]) -> dict[str, list[nn.Parameter]]:
+    """The parameters that learn, by the layer they belong to, in the model's order."""
+    layers: dict[str, list[nn.Parameter]] = {}
+    for name, parameter in named:
+        layer = layer_of(name)
+        if layer is not None and parameter.requires_grad:
+            layers.setdefault(layer, []).append(parameter)
+    return layers
+
+
+def gradient_norms(layers: Iterable[list[nn.Parameter]], device: torch.device) -> Float[Tensor, " layers"]:
+    """The norm of each layer's gradients together, on the device; zero for a layer that has none."""
+    norms = []
+    for parameters in layers:
+        grads = [p.grad for p in parameters if p.grad is not None]
+        norms.append(whole(torch.nn.utils.get_total_norm(grads)) if grads else torch.zeros((), device=device))
+    return torch.stack([norm.float() for norm in norms])
+
+
+def noam(step: int, width: int, warmup: int) -> float:
+    """width^-0.5 * min(step^-0.5, step * warmup^-1.5)"""
+    return width**-0.5 * min(step**-0.5, step * max(warmup, 1) ** -1.5)
+
+
+def cosine(step: int, steps: int, warmup: int, floor: float = 0.0) -> float:
+    """Linear warm-up to 1, then half a cosine down to `floor` at `steps`."""
+    if step <= warmup:
+        return step / max(warmup, 1)
+    progress = min(1.0, (step - warmup) / max(1, steps - warmup))
+    return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def wsd(step: int, steps: int, warmup: int, decay_fraction: float) -> float:
+    """Linear warm-up to 1, stable, and a linear fall to 0 over the last part of the run."""
+    if step <= warmup:
+        return step / max(warmup, 1)
+    decay = max(1, round(steps * decay_fraction))
+    return min(1.0, max(0, steps - step) / decay)
+
+
+def constant(step: int, warmup: int) -> float:
+    """Linear warm-up to 1, then 1."""
+    return min(1.0, step / max(warmup, 1))
+
+
+def schedule(config: TrainConfig, width: int) -> Callable[[int], float]:
+    """The learning rate at a step, not a factor: for noam it is set by the width, otherwise by learning_rate."""
+    match config.schedule:
+        case "noam":
+            return lambda step: config.noam_factor * noam(step, width, config.warmup)
+        case "cosine":
+            return lambda step: config.learning_rate * cosine(step, config.steps, config.warmup, config.min_rate)
+        case "wsd":
+            return lambda step: config.learning_rate * wsd(step, config.steps, config.warmup, config.decay_fraction)
+        case "constant":
+            return lambda step: config.learning_rate * constant(step, config.warmup)

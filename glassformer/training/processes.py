@@ -11,6 +11,13 @@ Nothing of a checkpoint knows how many processes wrote it.
 
 What is random within a step (dropout) follows from seed, step and rank, where there are several; one process draws from torch's
 stream as ever. Only rank 0 writes, measures and speaks. A process that ends closes its connections, and so ends the others.
+
+One that hangs, rather than ends, is noticed by the others, which would wait for it for ever. Each rank has a thread that writes
+down how often it has beaten, in the store by which torch.distributed's processes meet; rank 0 looks at the beats of all, the
+others at those of rank 0. Beats that cease are those of a process that was stopped, or whose machine is gone. A process may also
+hang and beat (two that wait for each other): then rank 0 does not come out of a step. Between steps rank 0 may validate, save or
+draw for as long as it takes. Time is counted in looks, so that a machine that sleeps, or a job that is stopped and continued as a
+whole, is not taken for a process that hangs.
 """
 
 from __future__ import annotations
@@ -18,12 +25,14 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import threading
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
+from shlex import quote
 from typing import Any
 
 import torch
@@ -32,9 +41,106 @@ from torch import Tensor, nn
 from glassformer.data.batches import Batch
 from glassformer.data.stream import Stream, random_bits
 from glassformer.errors import UserError
+from glassformer.language import _, localized
 from glassformer.nn.block import Stack
-from glassformer.screen import rank_of_several
-from glassformer.training.watch import LOST, Heart
+from glassformer.screen import rank_of_several, warn
+
+LOST = 71  # exit code
+LOOKS = 20  # in the time that is allowed
+
+
+class Watch:
+    """One rank's record of the others: for how many looks each has not beaten, and for how many the step lasts."""
+
+    def __init__(self, others: range, looks: int = LOOKS) -> None:
+        self.looks = looks
+        self.silent = dict.fromkeys(others, 0)
+        self.seen: dict[int, bytes] = {}
+        self.step_looks: int | None = None
+        self.longest = 0
+
+    def note(self, rank: int, beats: bytes) -> None:
+        """Records the beats of a rank."""
+        if self.seen.get(rank) != beats:
+            self.seen[rank], self.silent[rank] = beats, 0
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Inside, all ranks take part, and none works for itself."""
+        self.step_looks = 0
+        try:
+            yield
+        finally:
+            self.longest, self.step_looks = max(self.longest, self.step_looks), None
+
+    def look(self) -> str | None:
+        """The problem now, in words; None where all is well."""
+        for rank in self.silent:
+            self.silent[rank] += 1
+            if self.silent[rank] > self.looks:
+                return _("rank {rank} of this training does not answer: it was stopped, or its machine is gone", rank)
+        if self.step_looks is not None:
+            self.step_looks += 1
+            if self.step_looks > self.looks + self.longest:
+                return _("a step of this training does not end: one of its processes hangs")
+        return None
+
+
+class Heart:
+    """The threads that beat and look, from `start` to `stop`."""
+
+    def __init__(self, rank: int, size: int, seconds: float, run: str) -> None:
+        self.rank, self.seconds, self.run = rank, seconds, run
+        self.interval = seconds / LOOKS
+        self.watch = Watch(range(1, size) if rank == 0 else range(1))
+        self.ended = threading.Event()
+        self.threads = [threading.Thread(target=work, daemon=True) for work in (self.beat, self.look)]
+
+    def start(self) -> None:
+        """Begins both."""
+        for thread in self.threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ends both: one that waits for a process that hangs is not waited for."""
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(2.0)
+
+    def beat(self) -> None:
+        """Writes and reads beats. Asking a process that hangs may take for ever, so that somebody else looks; where the store is
+        gone, whoever held it is."""
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        try:
+            client = torch.distributed.TCPStore(
+                host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=max(1.0, self.interval))
+            )
+            store, count = torch.distributed.PrefixStore(f"beats-{start}", client), 0
+            while not self.ended.wait(self.interval):
+                count += 1
+                store.set(str(self.rank), str(count))
+                for rank in self.watch.silent:
+                    with suppress(torch.distributed.DistStoreError):  # it has not begun
+                        self.watch.note(rank, store.get(str(rank)))
+        except RuntimeError:
+            return
+
+    def look(self) -> None:
+        """Ends this process where another hangs; the others are ended by that, or by whoever has started them."""
+        while not self.ended.wait(self.interval):
+            if (wrong := self.watch.look()) is not None and not self.ended.is_set():
+                if self.rank <= 1:
+                    sentence = _(
+                        "{wrong} (waited for {seconds:,.0f} seconds: train.hang_seconds). All processes end, and what was saved "
+                        "before is untouched; go on with: glassformer train {path} --resume",
+                        wrong,
+                        self.seconds,
+                        quote(self.run),
+                    )
+                    warn(localized(_("glassformer, rank {rank}: {sentence}", self.rank, sentence)))
+                os._exit(LOST)
+
 
 LONG = timedelta(days=30)  # rank 0 may prepare, validate or save for as long as it takes; `watch` sees whether it hangs
 CONNECTION_LOST = (
@@ -111,7 +217,7 @@ class Processes:
     hearts: list[Heart] = field(default_factory=list, compare=False)  # none, or one that beats
 
     def watch(self, seconds: float, run: str) -> None:
-        """From now on every rank notices where another hangs, and all end; `run` is what to go on with."""
+        """Starts the threads by which every rank notices that another hangs, and all end; `run` is what to go on with."""
         if self.size > 1 and not self.hearts:
             heart = Heart(self.rank, self.size, seconds, run)
             self.hearts.append(heart)
@@ -148,7 +254,7 @@ class Processes:
         return json.loads(content.numpy().tobytes())
 
     def wait(self) -> None:
-        """Until every rank is here."""
+        """Waits until every rank is here."""
         if self.size > 1:
             torch.distributed.barrier(group=self.control)
 
@@ -177,7 +283,7 @@ class Processes:
         return [*pieces, *(pieces[0].blank() for _ in range(missing))][self.rank :: self.size]
 
     def seed(self, seed: int, step: int) -> None:
-        """What a step draws on one of several ranks follows from seed, step and rank."""
+        """Seeds the random numbers of a step by seed, step and rank, where there are several."""
         if self.size > 1:
             torch.manual_seed(int(random_bits(1, seed, step, Stream.DROPOUT, self.rank)[0] >> 1))
 

@@ -44,9 +44,8 @@ from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.models.graph_inputs import Place, places_of
 from glassformer.models.weights import load_model_tensors, model_tensors
-from glassformer.training.gradient_norms import gradient_norms, layers_of
 from glassformer.training.graph import CapturedStep
-from glassformer.training.optim import load_optimizer_tensors, optimizer_tensors
+from glassformer.training.optim import gradient_norms, layers_of, load_optimizer_tensors, optimizer_tensors
 from glassformer.training.processes import current, is_sharded, local, placed_like, whole
 from glassformer.training.progress import StepReport, TrainerCallback, TrainerState
 
@@ -96,7 +95,7 @@ class Trainer:
         self.captured = CapturedStep(self.compute_step, device, self.places) if capture else None
 
     def places(self) -> Iterator[Place]:
-        """Where the tensors are looked up that a step reads and writes besides its batch."""
+        """The places at which a step looks up the tensors that it reads and writes besides its batch."""
         yield from places_of(self.model)
         for optimizer in self.optimizers:
             for mapping in (*optimizer.state.values(), *optimizer.param_groups):
@@ -135,10 +134,6 @@ class Trainer:
             summed = summed + loss.detach()
         return summed
 
-    def is_finite(self, summed: Tensor, norm: Tensor) -> Tensor:
-        """The norm is over all gradients: one that is not finite, anywhere, shows in it."""
-        return torch.isfinite(summed) & torch.isfinite(norm)
-
     def compute_step(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
         """What a step does to tensors. On CUDA nothing in it asks the device anything, so it can be captured whole."""
         buffers = [b.clone() for b in self.buffers]
@@ -150,7 +145,8 @@ class Trainer:
         values = torch.stack([summed, norm.to(summed)])
         if self.layers:  # before clipping, as the norm of all is
             values = torch.cat([values, gradient_norms(self.layers.values(), self.device).to(values)])
-        finite = self.is_finite(summed, norm)
+        # The norm is over all gradients: one that is not finite, anywhere, shows in it.
+        finite = torch.isfinite(summed) & torch.isfinite(norm)
         if self.decides_on_device or bool(finite):
             if self.config.clip is not None:
                 torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.clip, norm)
@@ -334,7 +330,7 @@ class Trainer:
         }
 
     def state(self) -> dict[str, Any]:
-        """Every number that moves, as JSON has it."""
+        """Every number that moves, as a JSON-serialisable dict."""
         self.flush_reports()
         index, epoch = self.progress.index, self.progress.epoch
         return asdict(self.progress) | {"epoch_batches": self.batches.epoch_length(epoch) if index else None}

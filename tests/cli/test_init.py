@@ -13,8 +13,7 @@ import pytest
 from glassformer.cli.recipes import sorted_words, with_data
 from glassformer.cli.verbs import run_command
 from glassformer.config import Recipe, read_recipe
-from glassformer.config.documentation import settings_of
-from glassformer.config.recipe import PARTS
+from glassformer.config.recipe import PARTS, settings_of
 from glassformer.errors import UserError
 from glassformer.runs.folder import RunFolder
 from tests.test_language import CHINESE

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from glassformer.config import (
-    PARTS,
-    DataConfig,
-    DecodeConfig,
-    ModelConfig,
-    TrainConfig,
-)
+from glassformer.config import PARTS, DataConfig, DecodeConfig, ModelConfig, TrainConfig
 from glassformer.errors import ConfigError, UserError
 from glassformer.models import BERT, build_model
 from glassformer.nn import Rows, cross_mask
@@ -22,7 +16,7 @@ from tests.sentences import one_sentence
 
 pytestmark = pytest.mark.usefixtures("as_in_production")
 
-CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
+MISTAKES: dict[str, tuple[Any, ...]] = {
     "width and heads": ({"n_embd": 10, "n_head": 4}, "n_embd 10 is not divisible by model.n_head 4"),
     "heads and key heads": ({"n_head": 8, "n_kv_head": 3}, "n_head 8 is not divisible by model.n_kv_head 3"),
     "more key heads than heads": ({"n_head": 4, "n_kv_head": 8}, "n_head 4 is not divisible by model.n_kv_head 8"),
@@ -35,21 +29,25 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "labels in a transformer": ({"n_label": 3}, "belong to family bert"),
     "no norm, but one": ({"norm": "none", "embedding_norm": True}, 'model.norm="none" rules out'),
     "no layer": ({"n_layer": 0}, "model.n_layer must be at least 1, not 0"),
-    "no window": ({"window": 0}, "model.window must be at least 1, not 0"),
-    "no hidden": ({"n_hidden": -1}, "model.n_hidden must be at least 1, not -1"),
     "all dropped": ({"dropout": 1.0}, "model.dropout must be at least 0 and below 1, not 1.0"),
-    "less than none dropped": ({"attention_dropout": -0.1}, "model.attention_dropout must be at least 0"),
     "fewer than no words": ({"vocab_size": -1}, "model.vocab_size cannot be negative"),
     "an unknown family": ({"family": "gtp"}, "did you mean 'gpt'?"),
     "an unknown activation": ({"activation": "swigl"}, "did you mean 'swiglu'?"),
     "an unknown norm": ({"norm": "layernorm"}, "must be one of layer, rms,"),
+    "two sources of data": ({"builtin": "dates", "train": "x.tsv"}, "both set", DataConfig),
+    "everything masked": ({"mask_fraction": 1.0}, "mask_fraction must lie between 0 and 1", DataConfig),
+    "clipped to nothing": ({"clip": 0.0}, "clip must be above 0", TrainConfig),
+    "an unknown schedule": ({"schedule": "cosin"}, "did you mean 'cosine'?", TrainConfig),
+    "below absolute zero": ({"temperature": -1.0}, "temperature cannot be negative", DecodeConfig),
 }
 
 
-@pytest.mark.parametrize(("settings", "words"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
-def test_a_model_that_cannot_be(settings: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+def test_settings_that_cannot_be(mistake: tuple[Any, ...]) -> None:
+    """Of a model, where no other config is named. The bounds of every setting: test_settings.py."""
+    settings, words, config = mistake if len(mistake) == 3 else (*mistake, ModelConfig)
     with pytest.raises(ConfigError) as error:
-        ModelConfig(**settings)
+        config(**settings)
     assert words in one_sentence(error)
 
 
@@ -67,30 +65,6 @@ def test_a_model_that_cannot_be(settings: dict[str, Any], words: str) -> None:
 def test_what_the_sentence_advises_is_accepted(settings: dict[str, Any]) -> None:
     """So that the refusals above are not merely strict; and the model of it builds."""
     build_model(ModelConfig(vocab_size=11, n_layer=1, **settings))
-
-
-OTHER_MISTAKES: dict[str, tuple[type, dict[str, Any], str]] = {
-    "two sources of data": (DataConfig, {"builtin": "dates", "train": "x.tsv"}, "both set"),
-    "everything masked": (DataConfig, {"mask_fraction": 1.0}, "mask_fraction must lie between 0 and 1"),
-    "all for validation": (DataConfig, {"val_fraction": 1.0}, "val_fraction must be at least 0 and below 1"),
-    "no tokens": (DataConfig, {"batch_tokens": 0}, "batch_tokens must be at least 1"),
-    "no steps": (TrainConfig, {"steps": 0}, "train.steps must be at least 1"),
-    "all smooth": (TrainConfig, {"label_smoothing": 1.0}, "label_smoothing must be at least 0 and below 1"),
-    "a warm-up backwards": (TrainConfig, {"warmup": -1}, "warmup cannot be negative"),
-    "an average of nothing": (TrainConfig, {"ema": 1.0}, "ema must lie between 0 and 1"),
-    "clipped to nothing": (TrainConfig, {"clip": 0.0}, "clip must be above 0"),
-    "an unknown schedule": (TrainConfig, {"schedule": "cosin"}, "did you mean 'cosine'?"),
-    "no beam": (DecodeConfig, {"beam": 0}, "beam must be at least 1"),
-    "no results": (DecodeConfig, {"n_best": 0}, "n_best must be at least 1"),
-    "below absolute zero": (DecodeConfig, {"temperature": -1.0}, "temperature cannot be negative"),
-}
-
-
-@pytest.mark.parametrize(("kind", "settings", "words"), OTHER_MISTAKES.values(), ids=OTHER_MISTAKES)
-def test_a_run_that_cannot_be(kind: type, settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        kind(**settings)
-    assert words in one_sentence(error)
 
 
 def test_configs_are_frozen() -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from docs.make_settings import settings_page
 from glassformer import machine
 from glassformer.accel import tuning
 from glassformer.cli.verbs import run_command
 from glassformer.config import PARTS, PRESETS
-from glassformer.config.documentation import settings_of, settings_page
-from glassformer.config.fields import type_hints
+from glassformer.config.fields import bounds_of, type_hints
+from glassformer.config.recipe import settings_of
 from glassformer.errors import ConfigError
 from glassformer.language import in_language
 
@@ -33,7 +34,7 @@ def test_every_bound_is_held_and_told(part: str) -> None:
     bound that is written beside its setting and looked at by nobody."""
     seen = 0
     for field in dataclasses.fields(PARTS[part]):
-        bounds, hint = field.metadata["bounds"], type_hints(PARTS[part])[field.name]
+        bounds, hint = bounds_of(field), type_hints(PARTS[part])[field.name]
         whole = int in (hint, *typing.get_args(hint))
         for bound, beyond in ((bounds.ge, -1), (bounds.le, 1), (bounds.gt, 0), (bounds.lt, 0)):
             if bound is None or math.isinf(bound):

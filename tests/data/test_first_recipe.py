@@ -11,8 +11,7 @@ import torch
 
 from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe
 from glassformer.config.data import DataFile
-from glassformer.config.documentation import plain_recipe
-from glassformer.config.recipe import recipe_names
+from glassformer.config.recipe import plain_recipe, recipe_names
 from glassformer.data.doctor.roles import arrange
 from glassformer.data.first_recipe import (
     LOOKED_AT,

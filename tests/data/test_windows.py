@@ -15,7 +15,7 @@ from glassformer.data.examples import IGNORE, Tag, windows
 from glassformer.data.tokens import TokenFile
 from glassformer.evaluation.teacher_forced import example_losses, teacher_forced
 from glassformer.models import BERT
-from glassformer.runs.data_notes import too_long
+from glassformer.runs.overview import too_long
 from glassformer.text.tokenizer import BOS, EOS
 from tests.read_batches import one_epoch
 

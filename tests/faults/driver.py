@@ -64,9 +64,8 @@ from glassformer.cli.main import main
 from glassformer.data import redraw
 from glassformer.data.stream import Position
 from glassformer.files import durable
-from glassformer.runs import checkpoint, curves, session, setup
-from glassformer.runs.background import BackgroundWriter
-from glassformer.runs.stop import StopRequest
+from glassformer.runs import checkpoint, metrics_log, session, setup
+from glassformer.runs.stop import BackgroundWriter, StopRequest
 from glassformer.training.progress import TrainerState
 from glassformer.training.trainer import Trainer
 
@@ -335,7 +334,7 @@ def drive(arguments: list[str], root: str, output: str, faults: list[dict[str, A
     torch.set_num_threads(1)
     if not draw:
         # The picture at the end is not what these tests are about, and costs more than the training.
-        curves.draw_curves = lambda run: []  # type: ignore[assignment]
+        metrics_log.draw_curves = lambda run: []  # type: ignore[assignment]
     for fault in faults:
         if "at" in fault:
             arrange_moment(fault, Path(root))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from glassformer.runs.phases import has_record
+from glassformer.runs.metrics_log import has_record
 from tests.faults.processes import Ended, Runner, differences, everything
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 
 from glassformer import load
 from glassformer.cli import main as door
-from glassformer.runs import curves
+from glassformer.runs import metrics_log
 from tests import external_models
 from tests.counts import count
 from tests.fuzz.mutations import make_right
@@ -106,7 +106,7 @@ class Attempts:
         self, home: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
     ) -> None:
         self.home, self.folder, self.monkeypatch, self.capfd = home, folder, monkeypatch, capfd
-        monkeypatch.setattr(curves, "draw_curves", lambda run: [])  # a picture takes longer than everything else
+        monkeypatch.setattr(metrics_log, "draw_curves", lambda run: [])  # a picture takes longer than everything else
         monkeypatch.setattr(door, "keep_trace", lambda error: None)
 
     def wrong(self, kind: str, file: Path, path: Place, wrong: str, command: str, *, sealed: bool) -> str | None:

@@ -12,7 +12,7 @@ import sys
 
 import glassformer.cli.main as cli
 import glassformer.cli.verbs as verbs
-import glassformer.runs.curves as curves
+from glassformer.runs import metrics_log
 
 # What commands import is imported here, once, and not in every fork.
 for name in ("api", "api.evaluation", "runs", "runs.doctor", "runs.plan", "data.doctor", "data.download", "formats"):
@@ -39,7 +39,7 @@ for line in sys.stdin:
         for descriptor, name in ((1, order["out"]), (2, order["err"])):
             os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), descriptor)
         if not order.get("drawn", True):
-            curves.draw_curves = lambda run: []
+            metrics_log.draw_curves = lambda run: []
         program = order.get("program")
         sys.argv = [program or "glassformer", *order["arguments"]]
         os.environ.update(order.get("environment", {}))

@@ -14,14 +14,14 @@ import time
 
 import glassformer.cli.main as cli
 import glassformer.cli.verbs as verbs
-from glassformer.runs import curves
+from glassformer.runs import metrics_log
 
 # What commands import is imported here, once, and not in every fork.
 for name in ("api", "runs", "runs.doctor", "api.evaluation", "runs.plan", "data.doctor", "data.download"):
     importlib.import_module(f"glassformer.{name}")
 for name in ("rich.table", "sacrebleu", "safetensors.torch", "msgspec", "tokenizers", "torch._dynamo"):
     importlib.import_module(name)
-curves.draw_curves = lambda run: []  # a picture takes longer than everything else
+metrics_log.draw_curves = lambda run: []  # a picture takes longer than everything else
 app = verbs.make_app()
 verbs.make_app = lambda: app
 with contextlib.redirect_stdout(io.StringIO()):

@@ -11,9 +11,8 @@ import torch
 
 from glassformer import runs
 from glassformer.files import durable
-from glassformer.runs.background import BackgroundWriter, copied
 from glassformer.runs.checkpoint import read_checkpoint
-from glassformer.runs.stop import Stopped
+from glassformer.runs.stop import BackgroundWriter, Stopped, copied
 from tests.number_pairs import pairs, recipe, write_tsv
 
 

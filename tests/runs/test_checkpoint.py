@@ -3,7 +3,6 @@ processes and kills is in tests/faults."""
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -275,9 +274,3 @@ def test_every_setting_may_change_or_may_not() -> None:
     check_changes([], accepted=False)
     with pytest.raises(UserError, match=r"train\.seed"):
         check_changes(changes(old, Recipe(train=TrainConfig(steps=10, seed=5))), accepted=True)
-
-
-def test_a_recipe_survives_a_checkpoint() -> None:
-    """What a checkpoint says it was trained with is what it was trained with, None and all."""
-    recipe = Recipe(train=TrainConfig(clip=None, ema=0.9, betas=(0.8, 0.9)))
-    assert Recipe.from_dict(json.loads(durable.to_json(recipe.to_dict()))) == recipe

@@ -49,23 +49,11 @@ device = "cpu"
 max_ratio = 1.0
 """
 FOREIGN = [
-    "data/thesis.docx",
-    "data/train.tsv",
-    "labels.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "metrics.jsonl",
-    "final/model.safetensors",
-    "checkpoints/step-00000002/state.json",
-    "heads.json",
-    "heads.png",
-    "compare.json",
-    "scores.png",
-    "look.html",
-    "train.de",
-    "notes.md",
-    ".lock",
+    *("data/thesis.docx", "data/train.tsv", "labels.json", "tokenizer.json", "tokenizer_config.json", "metrics.jsonl"),
+    *("final/model.safetensors", "checkpoints/step-00000002/state.json", "heads.json", "heads.png", "compare.json"),
+    *("scores.png", "look.html", "train.de", "notes.md", ".lock"),
 ]
+LINKED = (".lock", "metrics.jsonl", "samples.jsonl", "train.log", "curves.png", "run.json", "checkpoints", "data")
 
 
 def fill(folder: Path) -> Path:
@@ -157,16 +145,7 @@ def test_overwriting_loses_nothing_until_there_is_something_new(run: RunFolder, 
 def test_links_are_not_followed(run: RunFolder, recipe: Path, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    for name in (
-        ".lock",
-        "metrics.jsonl",
-        "samples.jsonl",
-        "train.log",
-        "curves.png",
-        "run.json",
-        "checkpoints",
-        "data",
-    ):
+    for name in LINKED:
         mine = tmp_path / f"run-{name}"
         shutil.copytree(run.path, mine)
         target = tmp_path / f"other-{name}" if name in ("checkpoints", "data") else victim

@@ -13,9 +13,9 @@ import torch
 
 from glassformer import runs
 from glassformer.cli.train import run_it
-from glassformer.runs import curves
+from glassformer.runs import metrics_log
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.phases import PHASES, PhaseClock, phase_seconds
+from glassformer.runs.metrics_log import PHASES, PhaseClock, phase_seconds
 from tests.number_pairs import pairs, recipe, write_tsv
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ def test_a_ctrl_c_in_the_last_drawing_loses_nothing(
 ) -> None:
     """The run is whole by then. Caught: an interrupt somewhere inside the drawing, which shows a trace, or leaves what is to be
     typed next unsaid."""
-    draw = curves.draw_curves
+    draw = metrics_log.draw_curves
 
     def interrupted(run: RunFolder) -> list[Path]:
         os.kill(os.getpid(), signal.SIGINT)
@@ -82,7 +82,7 @@ def test_a_ctrl_c_in_the_last_drawing_loses_nothing(
 
     (tmp_path / "data").mkdir()
     write_tsv(tmp_path / "data" / "train.tsv", pairs(60))
-    monkeypatch.setattr(curves, "draw_curves", interrupted)
+    monkeypatch.setattr(metrics_log, "draw_curves", interrupted)
     run_it(lambda: runs.train(recipe(tmp_path / "data"), tmp_path / "run"), tmp_path / "run")
     shown = capsys.readouterr()
     assert "curves.png" in shown.out and "next:" in shown.out and "stopping" not in shown.err

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import builtins
+import gzip
 import io
+import json
 import os
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from glassformer import runs
+from glassformer import load, runs
 from glassformer.api.evaluation import score_split
 from glassformer.config import Recipe, read_recipe
 from glassformer.data.prepare import prepare
@@ -79,24 +83,15 @@ def test_every_file_is_opened_once(
 ) -> None:
     """(And once more where prepared data is kept, to know the file again.) Broken variant: a pass for the tokenizer, one for
     each side, and one for each split (six in all)."""
-    import gzip
-    import json
-
-    pairs = rows(120)
-    path = tmp_path / name
-    match name.removeprefix("pairs.").removeprefix("text."):
-        case "tsv":
-            write_tsv(path, pairs)
-        case "tsv.gz":
-            path.write_bytes(gzip.compress("".join(f"{a}\t{b}\n" for a, b in pairs).encode()))
-        case "csv":
-            path.write_text("source,target\n" + "".join(f'"{a}",{b}\n' for a, b in pairs))
-        case "json":
-            path.write_text(json.dumps([{"source": a, "target": b} for a, b in pairs]))
-        case "jsonl":
-            path.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in pairs))
-        case "txt":
-            path.write_text("".join(f"{a} {b}\n" for a, b in pairs))
+    pairs, path = rows(120), tmp_path / name
+    tsv, records = "".join(f"{a}\t{b}\n" for a, b in pairs), [{"source": a, "target": b} for a, b in pairs]
+    contents = {
+        "csv": "source,target\n" + "".join(f'"{a}",{b}\n' for a, b in pairs),
+        "json": json.dumps(records),
+        "jsonl": "".join(f"{json.dumps(record)}\n" for record in records),
+    }
+    text = contents.get(name.removeprefix("pairs."), tsv).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     task = {"task": "text"} if name.startswith("text") else {}
     monkeypatch.setenv("GLASSFORMER_CACHE", "off")
     opened.clear()
@@ -109,20 +104,11 @@ def test_every_file_is_opened_once(
 def test_a_run_goes_on_in_another_place_without_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped, moved, renamed, its sources deleted, resumed from another folder: the weights of an undisturbed run. Broken
     variant: a validation that reads the file again."""
-    import torch
-
     write_tsv(tmp_path / "pairs.tsv", rows(120))
     undisturbed = runs.train(recipe(tmp_path), tmp_path / "undisturbed")
 
     class StopAt(Exception):
         pass
-
-    class Stopper:
-        def on_log(self, report: Any) -> None:
-            pass
-
-        def on_message(self, text: str) -> None:
-            pass
 
     real = runs.Session.save
 
@@ -159,10 +145,8 @@ def test_a_source_that_changed_is_told_at_resume(
     assert list(report.changed_files()) == []
     text = path.read_text()
     path.write_text(text.replace("one", "eno"))
-    longer = recipe(tmp_path)
-    import dataclasses
-
-    longer = dataclasses.replace(longer, train=dataclasses.replace(longer.train, steps=8))
+    plain = recipe(tmp_path)
+    longer = replace(plain, train=replace(plain.train, steps=8))
     capsys.readouterr()
     assert runs.resume(run.path, longer, accept_changes=True) is not None
     assert "pairs.tsv has changed since this run was prepared" in capsys.readouterr().err
@@ -212,10 +196,6 @@ def test_examples_that_are_too_long_are_told(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize("split", ["val", "test"])
 def test_a_run_that_was_kept_opens_answers_and_goes_on(split: str, tmp_path: Path) -> None:
     """A run as it is written today, whose sources are long gone: later versions are held to it."""
-    import dataclasses
-
-    from glassformer import load
-
     path = tmp_path / "run"
     shutil.copytree(Path(__file__).parents[1] / "fixtures" / "run-with-examples", path)
     examples = list(run_examples(RunFolder(path).recipe.data, "val", path / "data"))
@@ -223,6 +203,6 @@ def test_a_run_that_was_kept_opens_answers_and_goes_on(split: str, tmp_path: Pat
     scores, count = score_split(path, split)
     assert count == {"val": 16, "test": 17}[split] and 4 < scores.values["loss"] < 6
     recipe = RunFolder(path).recipe
-    longer = dataclasses.replace(recipe, train=dataclasses.replace(recipe.train, steps=6))
+    longer = replace(recipe, train=replace(recipe.train, steps=6))
     run = runs.resume(path, longer, accept_changes=True)
     assert run is not None and run.finished() == 6

@@ -70,8 +70,8 @@ def losses(run: Any) -> list[float]:
 
 CASES = [
     *[("pairs", positions) for positions in ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")],
-    *[("prompts", positions) for positions in ("sinusoidal", "rotary", "alibi")],
-    *[("text", "rotary"), ("text", "learned"), ("masked", "sinusoidal"), ("classify", "alibi"), ("tag", "rotary")],
+    *[("prompts", "sinusoidal"), ("prompts", "alibi"), ("text", "rotary"), ("masked", "sinusoidal")],
+    *[("classify", "alibi"), ("tag", "rotary")],
 ]
 
 

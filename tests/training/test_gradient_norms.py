@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.training.gradient_norms import gradient_norms, layer_of, layers_of
+from glassformer.training.optim import gradient_norms, layer_of, layers_of
 from tests.small_runs import small_run
 from tests.trainers import TASKS, batches_of, gradient, make_trainer, reports
 

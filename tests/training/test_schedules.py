@@ -8,7 +8,7 @@ import math
 import pytest
 
 from glassformer.config import TrainConfig
-from glassformer.training.schedules import schedule
+from glassformer.training.optim import schedule
 
 STEPS = [1, 2, 7, 50, 99, 100, 101, 500, 799, 800, 801, 999, 1000]
 

@@ -16,20 +16,10 @@ from glassformer.data.batches import make_batches
 from glassformer.data.tokens import TokenFile
 from glassformer.screen import Progress, duration
 from glassformer.text.tokenizer import CONTROL
-from glassformer.training.progress import StepReport
-from glassformer.training.schedules import schedule
-from glassformer.training.screen import Screen
+from glassformer.training.optim import schedule
+from glassformer.training.progress import Screen, StepReport
 from glassformer.training.trainer import NotFinite
-from tests.trainers import (
-    SMALL,
-    WORDS,
-    Given,
-    batches_of,
-    gradient,
-    make_trainer,
-    reports,
-    weights,
-)
+from tests.trainers import SMALL, WORDS, Given, batches_of, gradient, make_trainer, reports, weights
 
 pytestmark = pytest.mark.slow
 

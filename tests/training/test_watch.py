@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.training.watch import LOOKS, Watch
+from glassformer.training.processes import LOOKS, Watch
 from tests.faults.processes import differences, everything
 from tests.ranks import Ranks, codes
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from glassformer.config import DecodeConfig
+from glassformer.config.fields import bounds_of
 from glassformer.formats.untrusted import read_json
 from glassformer.language import _
 
-MOST = {own.name: own.metadata["bounds"].le for own in fields(DecodeConfig)}
+MOST: dict[str, Any] = {own.name: bounds_of(own).le for own in fields(DecodeConfig)}
 NEUTRAL: dict[str, Any] = json.loads(Path(__file__).with_name("neutral.json").read_text(encoding="utf-8"))
 """What may be left aside (neutral.json), and the value under which it changes nothing."""
 

@@ -13,7 +13,7 @@ import torch
 from glassformer.config import TrainConfig, read_recipe
 from glassformer.evaluation.held_out import held_out
 from glassformer.evaluation.teacher_forced import teacher_forced
-from glassformer.training.schedules import schedule
+from glassformer.training.optim import schedule
 from glassformer_lab.claims.claim import Budget, Measured
 
 RECIPES = {

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from glassformer.models import GPT
-from glassformer.training.gradient_norms import gradient_norms, layers_of
+from glassformer.training.optim import gradient_norms, layers_of
 from glassformer_lab.claims.claim import Budget, Measured, Results
 from glassformer_lab.claims.text import characters, drawn_rows, held_out
 from glassformer_lab.claims.training import TrainArgs, downsample, small, train

@@ -1,11 +1,11 @@
-"""Where the time of a reproduction went: the phases of its training, as the run has them (runs/phases.py), and its scoring."""
+"""Where the time of a reproduction went: the phases of its training (runs/metrics_log.py), and its scoring."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.phases import phase_seconds
+from glassformer.runs.metrics_log import phase_seconds
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def at_a_time(jobs: int | None, recipe: Recipe, trials: int) -> tuple[int, int]:
 def start_up() -> float:
     """Seconds until a fresh process could train: importing takes longer than a short training."""
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import glassformer.runs.curves, matplotlib.figure"], check=False)
+    subprocess.run([sys.executable, "-c", "import glassformer.runs.metrics_log, matplotlib.figure"], check=False)
     return time.perf_counter() - began
 
 

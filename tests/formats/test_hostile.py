@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save
 
 from glassformer.errors import UserError
-from glassformer.formats.huggingface.dialects.reading import labels_of
+from glassformer.formats.huggingface.dialects.dialect import labels_of
 from glassformer.formats.untrusted import inside, read_json, read_tensors
 
 TENSOR = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}

@@ -73,7 +73,7 @@ def theirs(name: str, config: ModelConfig, tensors: dict[str, torch.Tensor], ext
     dialect = DIALECTS[name]
     facts = dialect.to_config(config) | extra
     model_type = facts.pop("model_type")
-    kind = getattr(transformers, dialect.classes[config.head])
+    kind = getattr(transformers, dialect.class_with(config.head))
     model = kind(transformers.AutoConfig.for_model(model_type, **facts)).double().eval()
     result = model.load_state_dict(tensors, strict=False)
     assert not result.unexpected_keys
@@ -124,7 +124,7 @@ def test_a_config_there_and_back(case: str) -> None:
     name, settings = CASES[case]
     config = ModelConfig(**(SMALL | settings))
     facts = DIALECTS[name].to_config(config) | {
-        "architectures": [DIALECTS[name].classes[config.head]],
+        "architectures": [DIALECTS[name].class_with(config.head)],
         "id2label": {str(i): str(i) for i in range(config.n_label)},
     }
     there = ModelConfig(**DIALECTS[name].settings(facts))

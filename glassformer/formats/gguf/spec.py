@@ -18,9 +18,7 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.formats.huggingface.dialects import Dialect, dialect_for
-from glassformer.formats.huggingface.dialects.decoder import QWEN2
-from glassformer.formats.huggingface.dialects.external import READABLE
+from glassformer.formats.huggingface.dialects import READABLE, Dialect, dialect_for
 from glassformer.formats.huggingface.writer import tensors_from, tensors_to
 from glassformer.language import _
 from glassformer.text.pipeline_checks import steps_of
@@ -74,10 +72,8 @@ def read_gguf(path: Path, config: ModelConfig) -> dict[str, Tensor]:
     """Every tensor of such a file as a parameter of ours: what was written, read back."""
     import gguf
 
-    dialect = dialect_for(config)
     reader = gguf.GGUFReader(path)
-    if reader.fields["general.architecture"].contents() == QWEN2.name:
-        dialect = QWEN2
+    dialect = READABLE[reader.fields["general.architecture"].contents()]
     names = [*(entry.theirs for entry in dialect.table(config)), "lm_head.weight"]
     theirs = {gguf_name(name, dialect, config): name for name in names}
     found: dict[str, Tensor] = {}
@@ -87,8 +83,7 @@ def read_gguf(path: Path, config: ModelConfig) -> dict[str, Tensor]:
         own = torch.from_numpy(np.array(numbers, dtype=np.float32))
         name = theirs[tensor.name]
         found[name] = other_layout(name, own, dialect, config, own_pairs).contiguous()
-    reading = READABLE[dialect.name]
-    return tensors_from(reading, config, reading.tidy({}, found))
+    return tensors_from(dialect, config, dialect.tidy({}, found))
 
 
 def architecture_of(config: ModelConfig, imported: Mapping[str, Tensor] | None = None) -> Dialect:

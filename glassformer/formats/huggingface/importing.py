@@ -17,10 +17,9 @@ from torch import Tensor
 from glassformer.config import ModelConfig, Recipe
 from glassformer.config.recipe import build
 from glassformer.errors import UserError
-from glassformer.formats.huggingface.dialects import Dialect
-from glassformer.formats.huggingface.dialects.dialect import need
-from glassformer.formats.huggingface.dialects.external import READABLE
-from glassformer.formats.huggingface.dialects.reading import class_of, labels_of, refuse_settings, settled
+from glassformer.formats.huggingface.dialects import READABLE, Dialect
+from glassformer.formats.huggingface.dialects.dialect import labels_of, need
+from glassformer.formats.huggingface.dialects.reading import refuse_settings, settled
 from glassformer.formats.huggingface.generation import GenerationSettings, Taken, take_over
 from glassformer.formats.huggingface.origin import LEFT_OUT, remember, with_left_out
 from glassformer.formats.huggingface.tokenizer_files import read_own_tokenizers
@@ -222,10 +221,9 @@ def read_external(
 ) -> Imported:
     """A model of these tensors, by its config and the tokenizer files of a folder."""
     dialect = dialect_of(hf, folder)
-    refuse_settings(dialect.name, hf)
+    refuse_settings(dialect, hf)
     tensors = dialect.tidy(hf, {n: t.float() for n, t in tensors.items()})
     hf = with_head(dict(hf), head, tensors)
-    class_of(dialect.name, hf)
     hf, tensors = settled(dialect, hf, tensors)
     config = model_config(dialect, hf, folder)
     if config.output_bias and "final_logits_bias" not in tensors:

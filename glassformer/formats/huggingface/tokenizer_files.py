@@ -15,7 +15,7 @@ import tokenizers
 from tokenizers import processors
 
 from glassformer.config import Recipe
-from glassformer.formats.huggingface.dialects.reading import labels_of
+from glassformer.formats.huggingface.dialects.dialect import labels_of
 from glassformer.formats.huggingface.tokenizers import read_tokenizer_json
 from glassformer.formats.untrusted import read_json
 from glassformer.text.imported import ImportedTokenizer

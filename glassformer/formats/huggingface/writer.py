@@ -19,7 +19,6 @@ from glassformer.config import VERSION, ModelConfig, Recipe
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects import Dialect, dialect_for
 from glassformer.formats.huggingface.dialects.bert import TYPES, with_prefix
-from glassformer.formats.huggingface.dialects.decoder import QWEN2, QWEN2_LACKS
 from glassformer.formats.huggingface.origin import LEFT_OUT, origin_of
 from glassformer.formats.huggingface.runtime import ExternalRuntime, TransformersRuntime, auto_class
 from glassformer.formats.huggingface.tables import from_half_split, half_split, to_half_split, to_ours, to_theirs
@@ -70,11 +69,13 @@ def tensors_to(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Our parameters under the dialect's names, and what its config must say besides `dialect.to_config`."""
     own = {name: tensor.detach() for name, tensor in every_layer(config, own).items()}
-    if dialect is QWEN2:  # the others are zero
-        own = {name: tensor for name, tensor in own.items() if not QWEN2_LACKS.search(name)}
+    table = dialect.table(config)
+    if dialect.lacks is not None:  # the others are zero
+        own = {name: tensor for name, tensor in own.items() if not dialect.lacks.search(name)}
+        table = [entry for entry in table if entry.ours[0] in own]
     if dialect.half_split:
         own = to_half_split(own, config.n_embd)
-    tensors = to_theirs(dialect.table(config), own)
+    tensors = to_theirs(table, own)
     if dialect.half_split and "model.shared.weight" in tensors and not config.tie_output:
         # An output layer of its own makes their model forget that the two tables are one.
         for side in ("encoder", "decoder"):
@@ -92,7 +93,7 @@ def tensors_to(
         }
     output, extra = output_name(config), {}
     if scales_by_hand(dialect, config):
-        name = next(entry.theirs for entry in dialect.table(config) if entry.ours == ("embedding.weight",))
+        name = next(entry.theirs for entry in table if entry.ours == ("embedding.weight",))
         if output is not None:  # which keeps the table as it is, so that the way back is exact
             tensors.setdefault(output, tensors[name])
             extra = {"tie_word_embeddings": False}
@@ -207,7 +208,7 @@ def export_folder(
     dialect = dialect_for(config, own if origin is not None else None)
     tensors, extra = tensors_to(dialect, config, own)
     save(tensors, "model.safetensors")
-    facts = dialect.to_config(config) | extra | {"architectures": [dialect.classes[config.head]]}
+    facts = dialect.to_config(config) | extra | {"architectures": [dialect.class_with(config.head)]}
     if tokenizers.labels:
         facts["id2label"] = {str(i): label for i, label in enumerate(tokenizers.labels)}
         facts["label2id"] = {label: i for i, label in enumerate(tokenizers.labels)}

@@ -11,6 +11,15 @@ model of ours cannot be said in it, where it cannot.
     qwen3     Llama with a norm on queries and keys
     bert      encoder, post-norm, learned positions, and its heads
 
+Others can be read and are written as one of these: BART, mBART, M2M100 (and NLLB), T5, OPT, RoBERTa, Mistral. What their files
+need before the tables of names fit:
+
+    tables of positions begin at row 2 in BART's and OPT's files, and behind the id that pads in RoBERTa's: they are cut off there
+    M2M100 computes its positions by another series of wavelengths: they become a table
+    some have biases here and there: the others are zero
+    OPT may have smaller embeddings and a matrix behind them: the two are multiplied
+    GPT-2's and BERT's oldest files have older names
+
 No dialect multiplies the embeddings of a decoder by sqrt(n_embd): where our model does, its embedding table is written
 out multiplied and the output layer as it is, so the way back is exact.
 """
@@ -23,13 +32,16 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.formats.huggingface.dialects.bert import BERT
-from glassformer.formats.huggingface.dialects.decoder import GPT2, LLAMA, QWEN2, QWEN3, is_qwen2
+from glassformer.formats.huggingface.dialects.bert import BERT, ROBERTA, XLM_ROBERTA
+from glassformer.formats.huggingface.dialects.decoder import GPT2, LLAMA, MISTRAL, OPT, QWEN2, QWEN3, is_qwen2
 from glassformer.formats.huggingface.dialects.dialect import Dialect
-from glassformer.formats.huggingface.dialects.seq2seq import MARIAN, PEGASUS
+from glassformer.formats.huggingface.dialects.seq2seq import BART, M2M100, MARIAN, MBART, PEGASUS, T5
 from glassformer.language import _, joined_sentences
 
 DIALECTS: dict[str, Dialect] = {d.name: d for d in (MARIAN, PEGASUS, GPT2, QWEN3, LLAMA, BERT)}
+READ_ONLY = (BART, MBART, M2M100, T5, OPT, ROBERTA, XLM_ROBERTA, MISTRAL, QWEN2)
+READABLE: dict[str, Dialect] = DIALECTS | {d.name: d for d in READ_ONLY}
+"""Every `model_type` of a config.json that can be imported; a Qwen2 that was imported is written as one, too."""
 
 
 def dialect_for(config: ModelConfig, imported: Mapping[str, Tensor] | None = None) -> Dialect:
@@ -52,4 +64,4 @@ def dialect_for(config: ModelConfig, imported: Mapping[str, Tensor] | None = Non
     return QWEN2 if nearest is LLAMA and imported and is_qwen2(config, imported) else nearest
 
 
-__all__ = ["DIALECTS", "Dialect", "dialect_for"]
+__all__ = ["DIALECTS", "READABLE", "Dialect", "dialect_for"]

@@ -1,4 +1,4 @@
-"""GPT-2, Llama, Qwen2 and Qwen3: the decoder alone."""
+"""Decoders: GPT-2, Llama, Qwen2 and Qwen3; and, read and not written, OPT and Mistral."""
 
 from __future__ import annotations
 
@@ -12,30 +12,21 @@ from torch import Tensor
 
 from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.formats.huggingface.dialects.dialect import (
-    ACTIVATIONS,
-    SAME_HEADS,
-    ConfigNames,
-    Dialect,
-    Tensors,
-    need,
-)
+from glassformer.formats.huggingface.dialects.dialect import Dialect, Tensors, need, read_config, written_config
+from glassformer.formats.huggingface.dialects.seq2seq import cut_positions
 from glassformer.text.tokenizer import BOS, EOS
-
-GPT2_SHAPE: dict[str, Any] = {"positions": "learned", "pre_norm": True, "final_norm": True}
 
 
 def gpt2_to(config: ModelConfig) -> dict[str, Any]:
     """A GPT-2's config.json."""
     more = {"n_inner": config.hidden, "embd_pdrop": config.dropout, "bos_token_id": EOS, "eos_token_id": EOS}
-    return {"model_type": "gpt2"} | ConfigNames.of("gpt2").written(config) | more
+    return {"model_type": "gpt2"} | written_config("gpt2", config) | more
 
 
 def gpt2_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Our settings from a GPT-2's config.json, where the oldest call n_positions n_ctx."""
-    found = ConfigNames.of("gpt2").read({**hf, "n_positions": hf.get("n_positions") or hf.get("n_ctx")})
-    own = {"family": "gpt", "n_hidden": hf.get("n_inner"), "norm": "layer", "bias": True, "scale_embeddings": False}
-    return found | GPT2_SHAPE | own | {"scaled_attention": bool(hf.get("scale_attn_weights", True))}
+    found = read_config("gpt2", {**hf, "n_positions": hf.get("n_positions") or hf.get("n_ctx")})
+    return found | {"n_hidden": hf.get("n_inner"), "scaled_attention": bool(hf.get("scale_attn_weights", True))}
 
 
 def rope_of(config: ModelConfig) -> dict[str, Any]:
@@ -56,7 +47,7 @@ def rope_of(config: ModelConfig) -> dict[str, Any]:
 
 def llama_to(config: ModelConfig) -> dict[str, Any]:
     """A Llama's (or Qwen3's) config.json."""
-    return ConfigNames.of("llama").written(config) | {
+    return written_config("llama", config) | {
         "model_type": "qwen3" if config.qk_norm else "llama",
         "num_key_value_heads": config.kv_heads,
         "head_dim": config.key_size,
@@ -92,7 +83,7 @@ def llama_from(hf: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(
             "hidden_act {hidden_act!r} is not known here; a gate of silu (SwiGLU) can be imported", hf["hidden_act"]
         )
-    found = ConfigNames.of("llama").read(hf)
+    found = read_config("llama", hf)
     return found | {
         "n_kv_head": hf.get("num_key_value_heads") or found["n_head"],
         "head_size": hf.get("head_dim") or found["n_embd"] // found["n_head"],
@@ -121,10 +112,30 @@ def qwen_window(hf: Mapping[str, Any]) -> int | None:
     )
 
 
+def opt_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """OPT: a GPT with learned positions and ReLU; pre-norm, or post-norm (the 350m)."""
+    pre_norm = bool(hf.get("do_layer_norm_before", True))
+    norms = {"pre_norm": pre_norm, "final_norm": pre_norm and not hf.get("_remove_final_layer_norm")}
+    return read_config("opt", hf) | norms
+
+
+def mistral_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Mistral: a Llama that may see a window of keys alone."""
+    window = hf.get("sliding_window", 4096)
+    sizes = {"num_key_value_heads": hf.get("num_key_value_heads", 8), "attention_bias": False, "mlp_bias": False}
+    return llama_from({**hf, **sizes}) | {"window": window if type(window) is int and window > 0 else None}
+
+
+def qwen2_from(hf: Mapping[str, Any]) -> dict[str, Any]:
+    """Qwen2: a Llama with biases on queries, keys and values."""
+    sizes = {"num_key_value_heads": hf.get("num_key_value_heads", 32), "attention_bias": True}
+    return llama_from({**hf, **sizes}) | {"window": qwen_window(hf)}
+
+
 def qwen3_from(hf: Mapping[str, Any]) -> dict[str, Any]:
     """Our settings from a Qwen3's config.json: a Llama with a norm on queries and keys, whose biases are attention's alone."""
     sizes = {"head_dim": hf.get("head_dim", 128), "num_key_value_heads": hf.get("num_key_value_heads", 32)}
-    return llama_from({**hf, **sizes, "mlp_bias": False}) | {"qk_norm": True, "window": qwen_window(hf)}
+    return llama_from({**hf, **sizes, "mlp_bias": False}) | {"window": qwen_window(hf)}
 
 
 QWEN2_LACKS = re.compile(r"\.(attention\.out|mlp\.(gate|up|down))\.bias$")
@@ -184,24 +195,42 @@ def qwen3_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
     return llama_names({**hf, "mlp_bias": False}, tensors)
 
 
-LLAMA_NEEDS: dict[str, Any] = {"output_bias": False, "positions": "rotary", "norm": "rms", "activation": "swiglu"}
-LLAMA_NEEDS |= {"pre_norm": True, "final_norm": True}
-LLAMA = Dialect(
-    "llama",
-    "gpt",
-    {"mlm": "LlamaForCausalLM"},
-    LLAMA_NEEDS | {"qk_norm": False},
-    "llama",
-    llama_to,
-    llama_from,
-    ignored=copy_of_the_table,
-    tidy=llama_names,
-)
-QWEN3_NEEDS = LLAMA_NEEDS | {"qk_norm": True, "bias": False}
-QWEN3_WAYS: dict[str, Any] = {"from_config": qwen3_from, "tidy": qwen3_names}
-QWEN3 = replace(LLAMA, name="qwen3", classes={"mlm": "Qwen3ForCausalLM"}, needs=QWEN3_NEEDS, **QWEN3_WAYS)
-GPT2_NEEDS = SAME_HEADS | GPT2_SHAPE | {"output_bias": False, "activation": list(ACTIVATIONS)}
-GPT2_WAYS: dict[str, Any] = {"names": "gpt2", "to_config": gpt2_to, "from_config": gpt2_from, "tidy": gpt2_names}
-GPT2 = replace(LLAMA, name="gpt2", classes={"mlm": "GPT2LMHeadModel"}, needs=GPT2_NEEDS, **GPT2_WAYS)
-QWEN2 = replace(LLAMA, name="qwen2", classes={"mlm": "Qwen2ForCausalLM"}, lacks=QWEN2_LACKS, to_config=qwen2_to)
-"""To write, without the biases it lacks; read by Llama's table, with zeros for them."""
+def mistral_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
+    """It has no biases, whatever its config says of a Llama's."""
+    return llama_names({}, tensors)
+
+
+def plain_norm(name: str, width: int) -> Tensors:
+    """A layer norm that neither scales nor shifts."""
+    return {f"{name}.weight": torch.ones(width), f"{name}.bias": torch.zeros(width)}
+
+
+def opt_names(hf: Mapping[str, Any], tensors: Tensors) -> Tensors:
+    """With the biases and norms that it may do without, and embeddings as wide as the model: what is multiplied into them
+    going in, and out of them coming out, (W_out h) E^T = h (E W_out)^T, is multiplied once and for all."""
+    found, body = cut_positions(hf, tensors), "model.decoder."
+    inner, outer = (found.pop(f"{body}project_{way}.weight", None) for way in ("in", "out"))
+    table = found.get(f"{body}embed_tokens.weight")
+    if table is not None and inner is not None and outer is not None:
+        if table.size(-1) != inner.size(-1) or table.size(-1) != outer.size(0):
+            raise UserError(
+                "{body}project_in and project_out do not fit the embeddings of {size} numbers", body, table.size(-1)
+            )
+        found["lm_head.weight"] = found.get("lm_head.weight", table) @ outer
+        found[f"{body}embed_tokens.weight"] = table @ inner.T
+    for name, tensor in list(found.items()):
+        if not hf.get("enable_bias", True) and re.search(r"\.(self_attn\.\w+_proj|fc[12])\.weight$", name):
+            found[name.replace(".weight", ".bias")] = torch.zeros(tensor.size(0))
+        if not hf.get("layer_norm_elementwise_affine", True) and name.endswith(".fc2.weight"):
+            layer, width = name.removesuffix("fc2.weight"), tensor.size(0)
+            found |= plain_norm(f"{layer}self_attn_layer_norm", width) | plain_norm(f"{layer}final_layer_norm", width)
+            found |= plain_norm(f"{body}final_layer_norm", width) if opt_from(hf)["final_norm"] else {}
+    return found
+
+
+GPT2 = Dialect("gpt2", "gpt2", gpt2_from, gpt2_to, ignored=copy_of_the_table, tidy=gpt2_names)
+OPT = Dialect("opt", "opt", opt_from, ignored=copy_of_the_table, tidy=opt_names)
+LLAMA = Dialect("llama", "llama", llama_from, llama_to, ignored=copy_of_the_table, tidy=llama_names)
+MISTRAL = replace(LLAMA, name="mistral", from_config=mistral_from, tidy=mistral_names)
+QWEN2 = replace(LLAMA, name="qwen2", from_config=qwen2_from, to_config=qwen2_to, tidy=qwen2_biases, lacks=QWEN2_LACKS)
+QWEN3 = replace(LLAMA, name="qwen3", from_config=qwen3_from, tidy=qwen3_names)

@@ -11,33 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from glassformer.errors import UserError
-from glassformer.formats.huggingface.dialects.dialect import ConfigNames, Dialect, Tensors, names_of, need
+from glassformer.formats.huggingface.dialects.dialect import Dialect, Tensors, labels_of, names_of, need
 from glassformer.formats.huggingface.tables import half_split
 from glassformer.language import _
 from glassformer.nn.positions import sinusoids
-
-HEADS = {
-    "ForMaskedLM": "mlm",
-    "ForPreTraining": "mlm",
-    "ForSequenceClassification": "classify",
-    "ForTokenClassification": "tag",
-    "Model": "none",
-}
-"""How the classes of an encoder end, and the head that each is here."""
-ENCODERS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta"}
-SEQ2SEQ = {"pegasus": "Pegasus", "bart": "Bart", "mbart": "MBart", "m2m_100": "M2M100", "t5": "T5"}
-CAUSAL = {"opt": "OPT", "llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
-CLASSES: dict[str, tuple[str, ...]] = {"marian": ("MarianMTModel",), "gpt2": ("GPT2LMHeadModel", "GPT2Model")}
-CLASSES |= {kind: (f"{name}ForConditionalGeneration",) for kind, name in SEQ2SEQ.items()}
-CLASSES |= {kind: (f"{name}ForCausalLM",) for kind, name in CAUSAL.items()}
-CLASSES |= {
-    kind: tuple(f"{name}{ending}" for ending in HEADS if kind == "bert" or ending != "ForPreTraining")
-    for kind, name in ENCODERS.items()
-}
-"""By model_type: the classes in `architectures` that can be imported."""
 
 SHARED, ENCODER, DECODER = (
     f"model.{part}.weight" for part in ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
@@ -46,30 +25,6 @@ COMPUTED = ("marian", "pegasus")  # classes that compute sinusoids, unless the f
 
 
 # ------------------------------------------------------------------------------------------------- what cannot be imported
-
-
-def class_of(kind: str, hf: Mapping[str, Any]) -> str | None:
-    """The class that config.json names, if it is one that can be imported; None where it names none."""
-    named = hf.get("architectures")
-    if not isinstance(named, list) or not named or not isinstance(named[0], str):
-        return None
-    if named[0] not in CLASSES[kind]:
-        more = _("; with --head next-sentence it becomes a classifier") if "NextSentence" in named[0] else ""
-        raise UserError(
-            "config.json names a {named}, and of models of type {kind} these can be imported: {classes}{more}",
-            named[0][:60],
-            kind,
-            ", ".join(CLASSES[kind]),
-            more,
-        )
-    return named[0]
-
-
-def head_of(kind: str, hf: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """The head of an encoder by its class; without one in config.json, by what its file holds."""
-    if (name := class_of(kind, hf)) is not None:
-        return HEADS[name.removeprefix(ENCODERS[kind])]
-    return "mlm" if any(n.startswith(("cls.", "lm_head.")) for n in tensors) else "none"
 
 
 def refuse_labels(hf: Mapping[str, Any], head: str) -> None:
@@ -85,26 +40,16 @@ def refuse_labels(hf: Mapping[str, Any], head: str) -> None:
         raise UserError("the head has one label, which is a number (regression) and no class, so it cannot be imported")
 
 
-def labels_of(hf: Mapping[str, Any]) -> list[str]:
-    """The names of the labels in their order; LABEL_0, LABEL_1, … where config.json has no names."""
-    found = hf.get("id2label")
-    if isinstance(found, dict) and found:
-        numbered = ((int(key) if key.isdecimal() and len(key) < 10 else 0, label) for key, label in found.items())
-        return [str(label)[:200] for _, label in sorted(numbered, key=lambda entry: entry[0])]
-    count = hf.get("num_labels")
-    return [f"LABEL_{i}" for i in range(count if type(count) is int and 0 < count <= 100_000 else 2)]
-
-
-def refuse_settings(kind: str, hf: Mapping[str, Any]) -> None:
+def refuse_settings(dialect: Dialect, hf: Mapping[str, Any]) -> None:
     """Settings of config.json that change what a model computes, and that no model here can say."""
     positions = str(hf.get("position_embedding_type", "absolute"))[:40]
     told = {
         "is_decoder": (
-            kind in ENCODERS and hf.get("is_decoder"),
+            dialect.family == "bert" and hf.get("is_decoder"),
             _("each token sees those before it alone, and an encoder here sees all"),
         ),
         "add_cross_attention": (
-            kind in (*ENCODERS, "gpt2") and hf.get("add_cross_attention"),
+            (dialect.family == "bert" or dialect.name == "gpt2") and hf.get("add_cross_attention"),
             _("it reads what another model has encoded"),
         ),
         f"position_embedding_type {positions}": (
@@ -121,7 +66,7 @@ def refuse_settings(kind: str, hf: Mapping[str, Any]) -> None:
     for name, (is_so, why) in told.items():
         if is_so:
             raise UserError("config.json has {name}: {why}; such a model cannot be imported", name, why)
-    if kind == "mbart":
+    if dialect.name == "mbart":
         start, end = hf.get("decoder_start_token_id"), hf.get("eos_token_id", 2)
         if start != end or str(hf.get("tokenizer_class")).startswith("MBartTokenizer"):
             raise UserError(
@@ -140,12 +85,15 @@ def tables_of(dialect: Dialect) -> tuple[str, str]:
 
 
 def settled(dialect: Dialect, hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
-    """The config as the tensors have it, and the tensors with each table once."""
-    kind = dialect.name
+    """The config as the tensors have it, and the tensors with each table once; a class that cannot be imported is refused."""
+    name, kind = dialect.class_of(hf), dialect.name
     if dialect.family == "bert":
-        return settle_encoder(dialect, hf, tensors)
+        if name is None:  # what its file holds tells
+            head = "mlm" if any(n.startswith(("cls.", "lm_head.")) for n in tensors) else "none"
+            name = dialect.class_with(head)
+        return settle_encoder(dialect, {**hf, "architectures": [name]}, tensors, dialect.classes[name])
     if dialect.family == "gpt":
-        return settle_output(hf, tensors, tables_of(dialect), tied=ConfigNames.of(dialect.names).tied)
+        return settle_output(hf, tensors, tables_of(dialect), tied=names_of(dialect.names)["config"]["tied"])
     if kind == "marian" and not hf.get("share_encoder_decoder_embeddings", True):
         found, tensors = settle_output(hf, tensors, (DECODER, "lm_head.weight"), tied=True)
     else:
@@ -171,13 +119,10 @@ def settle_output(
     return {**hf, "tie_word_embeddings": tied}, tensors
 
 
-def settle_encoder(dialect: Dialect, hf: Mapping[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
+def settle_encoder(dialect: Dialect, hf: dict[str, Any], tensors: Tensors, head: str) -> tuple[dict[str, Any], Tensors]:
     """The same of an encoder, whose output layer has a bias that is often saved twice; the layer's own is the one in use."""
     kind, tables = dialect.name, tables_of(dialect)
-    head = head_of(kind, hf, tensors)
     refuse_labels(hf, head)
-    ending = next(ending for ending, known in HEADS.items() if known == head)
-    hf = {**hf, "architectures": [f"{ENCODERS[kind]}{ending}"]}
     if head != "mlm":
         return hf, tensors
     if kind != "bert" and hf.get("hidden_act") not in ("gelu", "gelu_python"):

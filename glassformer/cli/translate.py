@@ -201,7 +201,7 @@ def write_document(
     from glassformer import tasks
     from glassformer.cli.scores import new_file
     from glassformer.data.files import ReadContext, numbered_lines
-    from glassformer.formats.documents import translate_document
+    from glassformer.formats.documents.reader import translate_document
 
     write = sys.stdout.buffer.write if out is None else new_file(out)
     model, config = open_translator(runs, device, step, options, constraints)

@@ -18,9 +18,8 @@ from starlette.responses import Response
 
 from glassformer.errors import UserError
 from glassformer.files.durable import write_atomically
-from glassformer.formats.documents import KINDS
 from glassformer.formats.documents.document import as_is, decoded, joined_like
-from glassformer.formats.documents.reader import ESCAPES, Order, Reading
+from glassformer.formats.documents.reader import ESCAPES, KINDS, Order, Reading
 from glassformer.serve.answers import unknown_of
 from glassformer.serve.api_errors import APIError, bad_request
 from glassformer.serve.children import output_of

@@ -11,7 +11,7 @@ them (Marian's SentencePiece has some that its vocabulary lacks), and these are 
 such as the name of a language in M2M100's models; `silent` are ids that stand for no text, such as the marks of a chat;
 `ends` are those that end a text as EOS does (a chat of Llama 3 or Qwen has two or three) and `never` those that must not be
 written, by the model's own generation_config.json (the last two are left out where there are none).
-That of a GPT has one more, `foreign`: what it was before (see formats/huggingface/origin.py), for the day the model goes back.
+That of a GPT has one more, `foreign`: what it was before (see formats/huggingface/vocabulary.py), for the day it goes back.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ImportedTokenizer(Tokenizer):
             return (name.removeprefix(self.prefix) if inside else " " + name).encode("utf-8", "replace")
         elif found := BYTE.fullmatch(name):
             return bytes.fromhex(found[1])
-        # A piece that no text can be cut into has a space before its name (see formats/huggingface/sentencepiece.py).
+        # A piece that no text can be cut into has a space before its name (see formats/huggingface/pipelines.py).
         own = name.removeprefix(" ") if self.metaspace else name
         return own.replace("▁", " ").encode("utf-8", "replace")
 

@@ -18,7 +18,7 @@ import pytest
 import glassformer
 from glassformer import tasks
 from glassformer.errors import UserError
-from glassformer.formats.documents import translate_document
+from glassformer.formats.documents.reader import translate_document
 from glassformer.tasks.markup import Aligned, as_html, balanced, render, token_spans
 from glassformer.tasks.word_links import word_links
 from glassformer.text.markup import Segment, html_segments

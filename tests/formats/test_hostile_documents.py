@@ -14,7 +14,7 @@ import pytest
 from glassformer.config import DataConfig
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError
-from glassformer.formats.documents import read_document
+from glassformer.formats.documents.reader import read_document
 from tests.counts import count
 from tests.formats.test_kept import done, letter, run
 

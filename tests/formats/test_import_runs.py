@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 import glassformer
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.importing import read_folder
-from glassformer.formats.huggingface.sentencepiece import read_sentencepiece
+from glassformer.formats.huggingface.pipelines import read_sentencepiece
 from glassformer.formats.huggingface.writer import export_folder
 from glassformer.formats.import_run import read_source, write_run
 from tests.commands import call, call_program
@@ -321,7 +321,7 @@ def test_a_hostile_sentencepiece_model_is_one_sentence(name: str, tmp_path: Path
 def test_sentencepiece_is_cut_as_by_its_own_library(kind: str, tmp_path: Path) -> None:
     import sentencepiece
 
-    from glassformer.formats.huggingface.sentencepiece import pipeline
+    from glassformer.formats.huggingface.pipelines import pipeline
     from glassformer.text.imported import from_facts
 
     (tmp_path / "m.model").write_bytes(spm_bytes(kind))

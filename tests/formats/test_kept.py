@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from glassformer.errors import UserError
-from glassformer.formats.documents import read_document
 from glassformer.formats.documents.document import DocumentParts
+from glassformer.formats.documents.reader import read_document
 from glassformer.tasks.markup import Aligned, render, token_spans
 from glassformer.text.markup import Segment, as_html
 

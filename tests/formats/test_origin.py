@@ -25,10 +25,9 @@ import glassformer
 from glassformer import runs
 from glassformer.config.fine_tune import fine_tuned
 from glassformer.errors import UserError
-from glassformer.formats.gguf.runtime import ReadBack
 from glassformer.formats.gguf.spec import CUTS, own_pairs
-from glassformer.formats.gguf.writer import export_gguf
-from glassformer.formats.huggingface.origin import origin_of
+from glassformer.formats.gguf.writer import ReadBack, export_gguf
+from glassformer.formats.huggingface.vocabulary import origin_of
 from glassformer.formats.huggingface.writer import export_folder
 from glassformer.formats.import_run import read_source, write_run
 from glassformer.runs.folder import RunFolder

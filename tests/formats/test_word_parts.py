@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from glassformer.errors import UserError
-from glassformer.formats.documents import read_document
+from glassformer.formats.documents.reader import read_document
 from tests.formats.test_kept import BOLD, BOX, CHAR, END, FIELD, START, T, W, done, run, texts
 
 PARTS = {  # as Word packs them, the body not first, with what stands around their paragraphs

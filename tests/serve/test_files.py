@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import glassformer
-from glassformer.formats.documents import translate_document
+from glassformer.formats.documents.reader import translate_document
 from glassformer.serve.limits import Limits
 from glassformer.serve.translated_files import READER
 from tests.serve.harness import Running, make_runs, running, until

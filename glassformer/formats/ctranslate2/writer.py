@@ -1,21 +1,24 @@
-"""A run's model as a folder of CTranslate2's, with its tokenizers, and that folder beside the run."""
+"""A run's model as a folder of CTranslate2's, with its tokenizers; and such a folder, loaded by CTranslate2."""
 
 from __future__ import annotations
 
+import json
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from glassformer.config import ModelConfig
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError
 from glassformer.formats.ctranslate2 import spec
-from glassformer.formats.ctranslate2.runtime import CTranslate2Runtime
 from glassformer.formats.huggingface.writer import write_tokenizers
-from glassformer.formats.runtime import Case, OurRuntime, Runtime
+from glassformer.formats.runtime import Case, Ids, OurRuntime, Runtime
 from glassformer.language import _
 from glassformer.models import build_model
 from glassformer.tasks import TextModel
@@ -68,13 +71,73 @@ def first_layers(model: TextModel, encoder: int, decoder: int) -> TextModel:
     return TextModel(net, model.tokenizers, replace(model.recipe, model=config))
 
 
-class ExportedFolder(CTranslate2Runtime):
-    """A folder beside the model it was made of."""
+def read_vocabulary(folder: Path, name: str) -> list[str]:
+    """The words of one side, as the folder has them."""
+    names = (f"{name}_vocabulary.json", "shared_vocabulary.json", "vocabulary.json")
+    path = next(folder / name for name in names if (folder / name).exists())
+    return list(json.loads(path.read_text(encoding="utf-8")))
 
-    def __init__(self, model: TextModel, folder: Path) -> None:
-        self.model = model
-        family, alpha = model.model.config.family, model.recipe.decode.alpha
-        super().__init__(folder, family, alpha=alpha, threads=torch.get_num_threads())
+
+class CTranslate2Runtime(Runtime):
+    """A folder in CTranslate2's hands: a Translator, or a Generator for a GPT. What may not be written it takes out before the
+    softmax and we after it, so both are compared with everything allowed."""
+
+    name = "ctranslate2"
+    cut_competes = True
+
+    def __init__(self, folder: Path, model: TextModel) -> None:
+        import ctranslate2
+
+        alpha, threads = model.recipe.decode.alpha, torch.get_num_threads()
+        self.model, self.family, self.alpha = model, model.model.config.family, alpha or spec.NO_PENALTY
+        began = time.perf_counter()
+        runner = ctranslate2.Translator if self.family == "transformer" else ctranslate2.Generator
+        self.runner: Any = runner(str(folder), device="cpu", inter_threads=1, intra_threads=threads)
+        self.load_seconds = time.perf_counter() - began
+        self.source, self.target = (read_vocabulary(folder, side) for side in ("source", "target"))
+        self.ids = {word: i for i, word in enumerate(self.target)}
+        self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k", allow_unknown=True)
+        self.special = SpecialTokens(bos=BOS, eos=EOS, unknown=UNK, never=())
+
+    def words(self, rows: Ids, *, target: bool = False) -> list[list[str]]:
+        """Ids as it is given them."""
+        names = self.target if target or self.family != "transformer" else self.source
+        return [[names[i] for i in row] for row in rows]
+
+    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
+        """A Generator's scores are all there. A Translator shows scores only of what it writes, so it is made to write each
+        target and the scores of the places are taken as they come."""
+        if self.family != "transformer":
+            return list(np.array(self.runner.forward_batch(self.words(rows))))
+        found = []
+        for row, target in zip(rows, targets, strict=True):
+            answer = self.runner.translate_batch(
+                self.words([row]),
+                self.words([target[1:]], target=True) if len(target) > 1 else None,
+                beam_size=1,
+                max_decoding_length=len(target),
+                min_decoding_length=0,
+                max_input_length=0,
+                return_logits_vocab=True,
+            )[0]
+            found.append(np.stack([np.array(row) for row in answer.logits[0]]))
+        return found
+
+    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
+        """Its own search, told nothing but the width of the beam, the length and the length penalty."""
+        how: dict[str, Any] = {"beam_size": beam, "length_penalty": self.alpha, "max_batch_size": 32}
+        if self.family == "transformer":
+            how |= {"max_decoding_length": limit, "min_decoding_length": 0, "max_input_length": 0}
+            answers = self.runner.translate_batch(self.words(prompts), **how)
+            return [[self.ids[word] for word in one.hypotheses[0]] for one in answers]
+        found: list[list[int]] = [[] for _ in prompts]
+        for length in sorted({len(p) for p in prompts}):  # prompts of one length can be decoded together
+            same = [i for i, p in enumerate(prompts) if len(p) == length]
+            how |= {"max_length": limit, "min_length": 0, "include_prompt_in_result": False}
+            answers = self.runner.generate_batch(self.words([prompts[i] for i in same]), **how)
+            for i, one in zip(same, answers, strict=True):
+                found[i] = [token for token in one.sequences_ids[0] if token != EOS]
+        return found
 
     def first_layer_that_differs(self, cases: Sequence[Case]) -> str | None:
         """CTranslate2 shows no layers: models of the first layers alone are converted one after the other, until one differs."""
@@ -86,7 +149,7 @@ class ExportedFolder(CTranslate2Runtime):
             small = first_layers(self.model, encoder, decoder)
             with tempfile.TemporaryDirectory(prefix="glassformer-") as folder:
                 write(small, Path(folder), "fp32", "")
-                there = CTranslate2Runtime(Path(folder), c.family).logits(cases[:1])[0]
+                there = CTranslate2Runtime(Path(folder), small).logits(cases[:1])[0]
             gap = float(abs(OurRuntime(small).logits(cases[:1])[0] - there).max())
             name = f"decoder.{decoder - 1}" if decoder > 1 or c.family == "gpt" else f"encoder.{encoder - 1}"
             if not gap <= LIMIT:
@@ -102,7 +165,7 @@ class ExportedFolder(CTranslate2Runtime):
 
 def open_folder(model: TextModel, folder: Path) -> Runtime:
     """The folder in CTranslate2's hands."""
-    return ExportedFolder(model, folder)
+    return CTranslate2Runtime(folder, model)
 
 
 def snippet(config: ModelConfig, own_target: bool) -> str:

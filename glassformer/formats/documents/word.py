@@ -22,7 +22,7 @@ from xml.etree.ElementTree import Element
 from glassformer.data.tmx import local
 from glassformer.errors import UserError
 from glassformer.formats.documents.document import LARGEST, DocumentParts, has_words
-from glassformer.formats.documents.xml_text import XmlText, as_xml
+from glassformer.formats.documents.xml import XmlText, as_xml
 from glassformer.language import _
 from glassformer.text.markup import Segment, SegmentParser
 

@@ -20,7 +20,7 @@ import torch
 from glassformer.errors import install_hint
 from glassformer.formats.huggingface.generation import NEUTRAL
 from glassformer.formats.huggingface.importing import Imported
-from glassformer.formats.huggingface.runtime import ExternalRuntime, transformers_can_use
+from glassformer.formats.huggingface.runtime import TransformersRuntime, transformers_can_use
 from glassformer.formats.parity import (
     LIMITS,
     SAMPLE,
@@ -69,7 +69,7 @@ MOST_POSITIONS, MOST_SCORES = 4096, 1 << 28  # of the one long row
 class ImportComparison:
     """A run beside the folder it came from: what both say of texts, of answers and of one long row."""
 
-    def __init__(self, folder: Path, found: Imported, model: TextModel, theirs: ExternalRuntime) -> None:
+    def __init__(self, folder: Path, found: Imported, model: TextModel, theirs: TransformersRuntime) -> None:
         self.folder, self.found, self.model, self.theirs = folder, found, model, theirs
         self.report: ParityReport
         self.tokenizer: Any = None
@@ -238,7 +238,7 @@ def import_parity(folder: Path, found: Imported, run: RunFolder, examples: Itera
     on = "the sample" if examples is not None else "some sentences"
     given = None if examples is None else list(examples)
     cases = make_cases(model, SENTENCES if given is None else given, SAMPLE)
-    theirs = ExternalRuntime(folder, model, found.theirs, torch.float32)
+    theirs = TransformersRuntime(folder, model, found.theirs, torch.float32)
     sizes = folder_size(run.final), sum(p.stat().st_size for p in folder.glob("*.safetensors"))
     report = ParityReport(
         f"import of a {found.model_type}",

@@ -1,11 +1,12 @@
 """From a folder of Hugging Face's to a model of ours: config, weights, tokenizers, and what a reader should know.
 
-Nothing here writes: what comes back is a recipe, tensors by our names and tokenizers, of which `glassformer.api.importing`
+Nothing here writes: what comes back is a recipe, tensors by our names and tokenizers, of which `glassformer.formats.import_run`
 makes a run.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,14 +22,20 @@ from glassformer.formats.huggingface.dialects import READABLE, Dialect
 from glassformer.formats.huggingface.dialects.dialect import labels_of, need
 from glassformer.formats.huggingface.dialects.reading import refuse_settings, settled
 from glassformer.formats.huggingface.generation import GenerationSettings, Taken, take_over
-from glassformer.formats.huggingface.origin import LEFT_OUT, remember, with_left_out
-from glassformer.formats.huggingface.tokenizer_files import read_own_tokenizers
-from glassformer.formats.huggingface.tokenizers import ExternalTokenizer, control_ids, one_id, own_ids, read_tokenizers
-from glassformer.formats.huggingface.vocabulary import NEVER, Vocabulary
-from glassformer.formats.huggingface.writer import tensors_from
+from glassformer.formats.huggingface.tokenizers import (
+    ExternalTokenizer,
+    control_ids,
+    one_id,
+    own_ids,
+    read_tokenizer_json,
+    read_tokenizers,
+)
+from glassformer.formats.huggingface.vocabulary import LEFT_OUT, NEVER, Vocabulary, remember, with_left_out
+from glassformer.formats.huggingface.writer import ENVELOPE, tensors_from
 from glassformer.formats.untrusted import read_json, read_tensor_file, read_tensors
 from glassformer.language import _
-from glassformer.text.tokenizer import BOS, EOS
+from glassformer.text.imported import ImportedTokenizer
+from glassformer.text.tokenizer import BOS, EOS, Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
 LARGEST = {"vocab_size": 1_000_000, "n_layer": 1000, "n_embd": 100_000, "block_size": 100_000_000}
@@ -266,6 +273,24 @@ def notes_on(config: ModelConfig, vocabulary: Vocabulary) -> list[str]:
     return notes
 
 
+def read_own_tokenizers(folder: Path, recipe: Recipe) -> Tokenizers:
+    """The tokenizers of a folder that we exported: without special tokens and template, as we keep them."""
+
+    def read(place: Path) -> Tokenizer:
+        path = place / "tokenizer.json"
+        facts = read_tokenizer_json(place)
+        plain = [token for token in facts.get("added_tokens") or [] if not token.get("special")]
+        facts |= {"added_tokens": plain, "post_processor": None, "truncation": None, "padding": None}
+        if (place / ENVELOPE).exists():
+            return ImportedTokenizer.from_envelope(read_json(place, ENVELOPE) | {"tokenizer": facts}, str(path))
+        return Tokenizer.from_json(json.dumps(facts).encode(), path)
+
+    labels = labels_of(read_json(folder, "config.json")) if recipe.model.head != "mlm" else []
+    source = read(folder)
+    target = read(folder / "target") if (folder / "target").is_dir() else source
+    return Tokenizers(target, source, labels)
+
+
 def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) -> Imported:
     """What was exported from a run comes back under its own recipe."""
     said = read_json(folder, "glassformer.json")
@@ -289,7 +314,7 @@ def read_own_export(folder: Path, dialect: Dialect, tensors: dict[str, Tensor]) 
 
 
 def read_returned(folder: Path, dialect: Dialect, tensors: dict[str, Tensor], recipe: Recipe) -> Imported:
-    """A GPT that had been imported and went out with the ids it came with (origin.py): as it was in the run."""
+    """A GPT that had been imported and went out with the ids it came with (vocabulary.py): as it was in the run."""
     hf = read_json(folder, "config.json")
     theirs = read_tokenizers(folder)[0]
     generation = GenerationSettings.read(folder, hf)

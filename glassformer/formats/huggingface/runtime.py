@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import torch
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError, install_hint
 from glassformer.formats.huggingface.tables import half_split
 from glassformer.formats.huggingface.vocabulary import Vocabulary
@@ -38,21 +36,6 @@ def auto_class(family: str, head: str) -> str:
     'AutoModelForTokenClassification'
     """
     return f"AutoModel{HEADS.get(head, FAMILIES[family])}"
-
-
-@dataclass(frozen=True)
-class EdgeIds:
-    """What pads, begins and ends a text, as the folder counts."""
-
-    pad: int = PAD
-    start: int = BOS
-    end: int = EOS
-    more_ends: tuple[int, ...] = ()
-
-    @property
-    def ends(self) -> list[int]:
-        """Every id that ends a text."""
-        return [self.end, *self.more_ends]
 
 
 def padded(rows: Ids, pad: int, *, left: bool = False) -> tuple[Tensor, Tensor]:
@@ -87,14 +70,21 @@ def transformers_can_use(folder: Path) -> Iterator[None]:
 
 
 class TransformersRuntime(Runtime):
-    """A folder as `AutoModel...` loads it. Its beam search counts the ending token in the length and stops when as many
-    hypotheses have ended as the beam is wide (`early_stopping=True`): our `power` and `first-k`."""
+    """A folder as `AutoModel...` loads it. `theirs`: its vocabularies by side, where its ids are others than ours.
+
+    Its beam search counts the ending token in the length and stops when as many hypotheses have ended as the beam is wide
+    (`early_stopping=True`): our `power` and `first-k`. Everything else of `generate` is as an exported folder says; one that
+    is to be imported, or that went back to where it came from, is told to write what we write."""
 
     name = "transformers"
     cut_competes = True
 
     def __init__(
-        self, folder: Path, family: str, head: str = "mlm", *, alpha: float = 1.0, dtype: str | torch.dtype = "auto"
+        self,
+        folder: Path,
+        model: TextModel,
+        theirs: Mapping[str, Vocabulary] | None = None,
+        dtype: str | torch.dtype = "auto",
     ) -> None:
         try:
             import transformers
@@ -107,38 +97,66 @@ class TransformersRuntime(Runtime):
 
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        kind = getattr(transformers, auto_class(family, head))
+        c, known = model.model.config, theirs or {}
+        self.folder, self.family, self.head, self.alpha = folder, c.family, c.head, model.recipe.decode.alpha
+        self.target = known.get("target") or Vocabulary.ours_alone(c.vocab_size)
+        self.source = self.target
+        if c.family == "transformer":
+            self.source = known.get("source") or Vocabulary.ours_alone(c.source_vocab_size or c.vocab_size)
         began = time.perf_counter()
         with transformers_can_use(folder):
-            self.model: Any = kind.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
+            loader = getattr(transformers, auto_class(c.family, c.head))
+            self.model: Any = loader.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
         self.load_seconds = time.perf_counter() - began
-        self.family, self.head, self.alpha = family, head, alpha
-        self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k")
-        self.special = SpecialTokens()
-        self.ids = EdgeIds()
-        self.options: dict[str, Any] = {}  # of `generate`, besides what the folder says
+        self.rules = DecodeConfig(length_rule="power", alpha=self.alpha, stop_rule="first-k")
+        self.special, self.prefix = model.special_tokens, model.tokenizers.target.before
+        pad, self.start = self.target.theirs((PAD, BOS))
+        self.pad, self.ends = max(0, pad), [*self.target.theirs((EOS, *self.special.more_ends))]
+        self.options = {} if theirs is None else self.our_options()  # of `generate`, besides what the folder says
+
+    def our_options(self) -> dict[str, Any]:
+        """What `generate` is told so that it writes what we write, whatever the folder says."""
+        banned = self.special.banned(allow_unknown=False)
+        # A copy of ours hides nothing there.
+        hidden = {self.target.order[i] for i in banned if self.target.order[i] >= 0}
+        before = self.target.theirs(self.prefix)
+        return {
+            "suppress_tokens": sorted(hidden - {*self.ends}) or None,
+            "forced_bos_token_id": before[0] if before else None,
+            "forced_eos_token_id": None,
+            "no_repeat_ngram_size": 0,
+            "repetition_penalty": 1.0,
+            "bad_words_ids": None,
+            "min_length": 0,
+            "decoder_start_token_id": self.start if self.family == "transformer" else None,
+        }
 
     @torch.no_grad()
     def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
-        """The scores after each token (of a class: one row; without a head: the last hidden state)."""
-        ids, mask = padded(rows, self.ids.pad)
-        more = {"decoder_input_ids": padded(targets, self.ids.pad)[0]} if targets else {}
-        found = self.model(input_ids=ids, attention_mask=mask, **more)
-        logits = found.last_hidden_state if self.head == "none" else found.logits
-        return list((logits[:, None] if self.head == "classify" else logits).float().numpy())
+        """The scores after each token, in the order of our ids (of a class: one row; without a head: the last hidden state)."""
+        ids, mask = padded([self.source.theirs(row) for row in rows], self.pad)
+        written = [self.target.theirs(target) for target in targets]
+        more = {"decoder_input_ids": padded(written, self.pad)[0]} if written else {}
+        with transformers_can_use(self.folder):
+            found = self.model(input_ids=ids, attention_mask=mask, **more)
+        if self.head != "mlm":
+            states = found.last_hidden_state if self.head == "none" else found.logits
+            return list((states[:, None] if self.head == "classify" else states).float().numpy())
+        return [self.target.scores(row) for row in found.logits.float().numpy()]
 
     @torch.no_grad()
     def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
-        """`generate`, with everything but the width of the beam and the length as the folder says. Prompts of a GPT are
-        padded on the left."""
-        ids, mask = padded(prompts, self.ids.pad, left=self.family == "gpt")
+        """What `generate` writes, in our ids. Prompts of a GPT are padded on the left."""
+        ids, mask = padded([self.source.theirs(p) for p in prompts], self.pad, left=self.family == "gpt")
         how: dict[str, Any] = {"num_beams": beam, "do_sample": False, "max_new_tokens": limit}
         if beam > 1:
             how |= {"early_stopping": True, "length_penalty": self.alpha}
-        how |= {"pad_token_id": self.ids.pad, "eos_token_id": self.ids.ends}
-        found = self.model.generate(input_ids=ids, attention_mask=mask, **how, **self.options)
+        how |= {"pad_token_id": self.pad, "eos_token_id": self.ends}
+        with transformers_can_use(self.folder):
+            found = self.model.generate(input_ids=ids, attention_mask=mask, **how, **self.options)
         start = 1 if self.family == "transformer" else ids.size(1)
-        return [up_to_end(row[start : start + limit].tolist(), *self.ids.ends) for row in found]
+        written = [up_to_end(row[start : start + limit].tolist(), *self.ends) for row in found]
+        return [[self.target.ours.get(token, -1) for token in row] for row in written]
 
     @torch.no_grad()
     def activations(self, case: Case) -> Activations:
@@ -178,51 +196,6 @@ class TransformersRuntime(Runtime):
 
         return hook
 
-
-class ExternalRuntime(TransformersRuntime):
-    """transformers with a folder that is to be imported, or that went back to where it came from."""
-
-    def __init__(
-        self, folder: Path, model: TextModel, theirs: Mapping[str, Vocabulary], dtype: str | torch.dtype = "auto"
-    ) -> None:
-        c = model.model.config
-        self.target = theirs.get("target") or Vocabulary.ours_alone(c.vocab_size)
-        self.source = self.target
-        if c.family == "transformer":
-            self.source = theirs.get("source") or Vocabulary.ours_alone(c.source_vocab_size or c.vocab_size)
-        self.folder = folder
-        super().__init__(folder, c.family, c.head, alpha=model.recipe.decode.alpha, dtype=dtype)
-        pad, start, end = self.target.theirs((PAD, BOS, EOS))
-        self.special = model.special_tokens
-        self.ids = EdgeIds(max(0, pad), start, end, self.target.theirs(self.special.more_ends))
-        banned = self.special.banned(allow_unknown=False)
-        # A copy of ours hides nothing there.
-        hidden = [self.target.order[i] for i in banned if self.target.order[i] >= 0]
-        before = self.target.theirs(model.tokenizers.target.before)
-        self.options = {
-            "suppress_tokens": sorted({i for i in hidden if i not in self.ids.ends}) or None,
-            "forced_bos_token_id": before[0] if before else None,
-            "forced_eos_token_id": None,
-            "no_repeat_ngram_size": 0,
-            "repetition_penalty": 1.0,
-            "bad_words_ids": None,
-            "min_length": 0,
-            "decoder_start_token_id": self.ids.start if c.family == "transformer" else None,
-        }
-        self.prefix = model.tokenizers.target.before
-
-    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
-        """Their scores in the order of our ids."""
-        with transformers_can_use(self.folder):
-            found = super().scores([self.source.theirs(r) for r in rows], [self.target.theirs(t) for t in targets])
-        return found if self.head != "mlm" else [self.target.scores(one) for one in found]
-
-    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
-        """What `generate` writes, in our ids."""
-        with transformers_can_use(self.folder):
-            found = super().write([self.source.theirs(p) for p in prompts], beam=beam, limit=limit)
-        return [[self.target.ours.get(token, -1) for token in ids] for ids in found]
-
     @torch.no_grad()
     def write_by_default(self, ids: Sequence[int], changes: Mapping[str, Any]) -> tuple[list[int], bool]:
         """What `generate` writes after these ids of theirs by the folder's own settings, but for the `changes`, as ids of
@@ -231,14 +204,14 @@ class ExternalRuntime(TransformersRuntime):
         hidden = {*(own.suppress_tokens or []), *(self.options["suppress_tokens"] or [])}
         options = {"suppress_tokens": sorted(hidden) or None, "do_sample": False, **changes}
         if self.family == "transformer" and own.decoder_start_token_id is None and own.bos_token_id is None:
-            options["decoder_start_token_id"] = self.ids.start
+            options["decoder_start_token_id"] = self.start
         if own.eos_token_id is None:
-            options["eos_token_id"] = self.ids.ends
+            options["eos_token_id"] = self.ends
         if own.pad_token_id is None:
-            options["pad_token_id"] = self.ids.pad
+            options["pad_token_id"] = self.pad
         prompt = torch.tensor([list(ids)])
         found = self.model.generate(input_ids=prompt, attention_mask=torch.ones_like(prompt), **options)[0].tolist()
-        told = self.ids.ends if own.eos_token_id is None else own.eos_token_id
+        told = self.ends if own.eos_token_id is None else own.eos_token_id
         ends = told if isinstance(told, list) else [told]
         new = found[1 if self.family == "transformer" else len(ids) :]
         written = up_to_end(new, *ends)

@@ -17,15 +17,17 @@ from typing import Any
 from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
 from glassformer.formats.huggingface.generation import GenerationSettings
-from glassformer.formats.huggingface.sentencepiece import SentencePiece, pipeline, read_sentencepiece
-from glassformer.formats.huggingface.tokenizer_classes import (
+from glassformer.formats.huggingface.pipelines import (
     BYTE_LEVEL,
     ROLES,
+    SentencePiece,
     added_tokens,
     as_class_says,
     bert_normalizer,
     class_of,
+    pipeline,
     qwen2_cut,
+    read_sentencepiece,
     settings,
     tokenizer_json,
 )

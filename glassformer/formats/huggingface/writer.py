@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import torch
+from tokenizers import processors
 from torch import Tensor
 
 from glassformer.config import VERSION, ModelConfig, Recipe
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects import Dialect, dialect_for
 from glassformer.formats.huggingface.dialects.bert import TYPES, with_prefix
-from glassformer.formats.huggingface.origin import LEFT_OUT, origin_of
-from glassformer.formats.huggingface.runtime import ExternalRuntime, TransformersRuntime, auto_class
+from glassformer.formats.huggingface.runtime import TransformersRuntime, auto_class
 from glassformer.formats.huggingface.tables import from_half_split, half_split, to_half_split, to_ours, to_theirs
-from glassformer.formats.huggingface.tokenizer_files import write_tokenizer_folder
+from glassformer.formats.huggingface.vocabulary import LEFT_OUT, origin_of
 from glassformer.formats.runtime import Runtime
 from glassformer.formats.untrusted import write_tensor_file
 from glassformer.language import _
@@ -30,7 +31,8 @@ from glassformer.models import BERT, GPT, Transformer, build_model
 from glassformer.models.costs import shapes_alone
 from glassformer.nn.positions import sinusoids
 from glassformer.tasks import TextModel
-from glassformer.text.tokenizer import BOS, EOS, MASK, PAD, UNK, Tokenizer
+from glassformer.text.imported import ImportedTokenizer
+from glassformer.text.tokenizer import BOS, CONTROL_NAMES, EOS, MASK, PAD, UNK, Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
 POOLER = "bert.pooler.dense"
@@ -133,6 +135,11 @@ def tensors_from(dialect: Dialect, config: ModelConfig, tensors: Mapping[str, Te
 # ------------------------------------------------------------------------------------------------------------ a folder
 
 
+def write_json(path: Path, value: Any) -> None:
+    """A value as an indented JSON file."""
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
 def template(recipe: Recipe) -> tuple[list[int], list[int]]:
     """The control ids before and after a text, as the model was trained to see it."""
     match recipe.model.family, recipe.data.task:
@@ -145,15 +152,43 @@ def template(recipe: Recipe) -> tuple[list[int], list[int]]:
     return [], []
 
 
-def write_tokenizers(tokenizers: Tokenizers, recipe: Recipe, folder: Path) -> list[str]:
+ENVELOPE = "glassformer_tokenizer.json"
+"""What an imported tokenizer has besides its tokenizer.json: see text/imported.py."""
+
+
+def write_tokenizer_folder(
+    tokenizer: Tokenizer, folder: Path, *, before: Sequence[int] = (), after: Sequence[int] = (), longest: int
+) -> None:
+    """A folder that `AutoTokenizer` loads: tokenizer_config.json, and tokenizer.json with the control ids as special tokens and a
+    template that lays a text out as `before`, text, `after`. Both are taken out again on the way back (importing.py): with us
+    the text of a person can never spell a control id."""
+    folder.mkdir(exist_ok=True)
+    library = tokenizers.Tokenizer.from_str(tokenizer.library.to_str())
+    library.add_special_tokens(list(CONTROL_NAMES))
+    if before or after:
+        names = [*(CONTROL_NAMES[i] for i in before), "$A", *(CONTROL_NAMES[i] for i in after)]
+        library.post_processor = processors.TemplateProcessing(
+            single=names, special_tokens=[(CONTROL_NAMES[i], i) for i in sorted({*before, *after})]
+        )
+    (folder / "tokenizer.json").write_text(library.to_str(pretty=True), encoding="utf-8")
+    if isinstance(tokenizer, ImportedTokenizer):
+        rest = {name: value for name, value in tokenizer.envelope().items() if name != "tokenizer"}
+        (folder / ENVELOPE).write_text(json.dumps(rest), encoding="utf-8")
+    roles = {"pad_token": PAD, "bos_token": BOS, "eos_token": EOS, "unk_token": UNK, "mask_token": MASK}
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": longest}
+    config |= {"clean_up_tokenization_spaces": False, "model_input_names": ["input_ids", "attention_mask"]}
+    write_json(folder / "tokenizer_config.json", config | {role: CONTROL_NAMES[i] for role, i in roles.items()})
+
+
+def write_tokenizers(words: Tokenizers, recipe: Recipe, folder: Path) -> list[str]:
     """tokenizer.json, laying a text out as in training; the target's beside it in target/, where it has its own. What a
     reader should know of it."""
     before, after = template(recipe)
     longest = recipe.model.block_size
-    write_tokenizer_folder(tokenizers.source, folder, before=before, after=after, longest=longest)
-    if tokenizers.shared:
+    write_tokenizer_folder(words.source, folder, before=before, after=after, longest=longest)
+    if words.shared:
         return []
-    write_tokenizer_folder(tokenizers.target, folder / "target", longest=longest)
+    write_tokenizer_folder(words.target, folder / "target", longest=longest)
     return [_("the two sides have tokenizers of their own: the source's is the folder's, the target's is in target/")]
 
 
@@ -185,16 +220,11 @@ def written_ids(tokenizer: Tokenizer) -> dict[str, Any]:
     return found | ({"suppress_tokens": [PAD, BOS, UNK, MASK, *tokenizer.never]} if tokenizer.never else {})
 
 
-def write_json(path: Path, value: Any) -> None:
-    """A value as an indented JSON file."""
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
 def export_folder(
-    model: Transformer | GPT | BERT, tokenizers: Tokenizers, recipe: Recipe, folder: Path, *, half: bool = False
+    model: Transformer | GPT | BERT, words: Tokenizers, recipe: Recipe, folder: Path, *, half: bool = False
 ) -> list[str]:
     """Writes weights, configs and tokenizers into a folder that is there; gives what a reader should know."""
-    config, origin = model.config, origin_of(tokenizers.target)
+    config, origin = model.config, origin_of(words.target)
     own: dict[str, Tensor] = dict(model.named_parameters())
     kind = torch.float16 if half else torch.float32
 
@@ -209,9 +239,9 @@ def export_folder(
     tensors, extra = tensors_to(dialect, config, own)
     save(tensors, "model.safetensors")
     facts = dialect.to_config(config) | extra | {"architectures": [dialect.class_with(config.head)]}
-    if tokenizers.labels:
-        facts["id2label"] = {str(i): label for i, label in enumerate(tokenizers.labels)}
-        facts["label2id"] = {label: i for i, label in enumerate(tokenizers.labels)}
+    if words.labels:
+        facts["id2label"] = {str(i): label for i, label in enumerate(words.labels)}
+        facts["label2id"] = {label: i for i, label in enumerate(words.labels)}
         facts.pop("num_labels", None)
     facts |= {"dtype": "float16" if half else "float32"} | (origin.config_ids() if origin is not None else {})
     write_json(folder / "config.json", facts)
@@ -225,9 +255,9 @@ def export_folder(
         write_json(folder / "glassformer.json", own_recipe | {"ids": "foreign"})
         return []
     if config.family != "bert":
-        write_json(folder / "generation_config.json", generation_config(recipe) | written_ids(tokenizers.target))
-    notes = write_tokenizers(tokenizers, recipe, folder)
-    if tokenizers.target.tokens_are_words:
+        write_json(folder / "generation_config.json", generation_config(recipe) | written_ids(words.target))
+    notes = write_tokenizers(words, recipe, folder)
+    if words.target.tokens_are_words:
         notes.append(_("words come back with a space between any two: restoring the spacing is not part of the file"))
     if config.head == "none":
         notes.append(_("BertModel's pooler, which this model has not, is written as zeros; use last_hidden_state"))
@@ -251,13 +281,8 @@ def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
 
 def open_folder(model: TextModel, folder: Path) -> Runtime:
     """The folder in transformers' hands; of a GPT that was imported, with the ids it came with."""
-    origin, c = origin_of(model.tokenizers.target), model.model.config
-    if origin is not None:
-        return ExternalRuntime(folder, model, {"target": origin.vocabulary})
-    runtime = TransformersRuntime(folder, c.family, c.head, alpha=model.recipe.decode.alpha)
-    runtime.special, runtime.prefix = model.special_tokens, model.tokenizers.target.before
-    runtime.ids = replace(runtime.ids, more_ends=model.special_tokens.more_ends)
-    return runtime
+    origin = origin_of(model.tokenizers.target)
+    return TransformersRuntime(folder, model, None if origin is None else {"target": origin.vocabulary})
 
 
 def snippet(config: ModelConfig, own_target: bool) -> str:

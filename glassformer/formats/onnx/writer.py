@@ -1,27 +1,102 @@
-"""A model as a folder of ONNX graphs, and the loop that runs it with onnxruntime.
+"""A model as a folder of ONNX graphs; such a folder in onnxruntime's hands, searched by our own search; and the loop that runs it
+with onnxruntime alone.
 
-`spec.py` says what goes in and comes out of each graph; docs/how-to/export.md has the loop in onnxruntime alone.
+`spec.py` says what goes in and comes out of each graph; docs/how-to/export.md has the loop once more.
 """
 
 from __future__ import annotations
 
+import tempfile
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from glassformer.config import ModelConfig, Recipe
+from glassformer.decode import translate_batch
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.writer import write_tokenizers
 from glassformer.formats.onnx import spec as conversion
-from glassformer.formats.onnx.engine import OnnxNet
-from glassformer.formats.onnx.runtime import OnnxRuntime
-from glassformer.formats.runtime import Runtime
+from glassformer.formats.onnx.engine import OnnxNet, session, with_net
+from glassformer.formats.runtime import Activations, Case, Ids, Runtime, layers_of
 from glassformer.formats.untrusted import LARGEST_JSON, read_json
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS
+
+
+class OnnxRuntime(Runtime):
+    """A folder of graphs. The search is ours, so its rules are the recipe's."""
+
+    name = "onnxruntime"
+
+    def __init__(self, folder: Path, model: TextModel) -> None:
+        self.folder, self.model, self.family = folder, model, model.model.config.family
+        threads = torch.get_num_threads()
+        began = time.perf_counter()
+        if self.family == "bert":
+            self.reader: Any = session(folder / "model.onnx", threads)
+        else:
+            self.net = OnnxNet(folder, model.model.config, threads)
+            self.twin = with_net(model.model, self.net)
+        self.load_seconds = time.perf_counter() - began
+        self.rules = replace(model.recipe.decode, engine="auto", temperature=0.0, n_best=1, num_samples=1)
+        self.special = model.special_tokens
+
+    @torch.no_grad()
+    def scores(self, rows: Ids, targets: Ids) -> Sequence[np.ndarray]:
+        """The scores after each token: of a BERT in one call, else by a step that reads all tokens at once."""
+        read = Rows.from_lists([list(row) for row in rows])
+        if self.family == "bert":
+            given = {"input_ids": read.tokens.numpy(), "attention_mask": read.real.long().numpy()}
+            return list(self.reader.run(["logits"], given)[0])
+        written = targets or rows
+        state = self.net.start(read if targets else len(rows))
+        tokens = Rows.from_lists([list(row) for row in written]).tokens
+        return list(self.net.step(tokens, state, [len(row) for row in written]).numpy())
+
+    def write(self, prompts: Ids, *, beam: int, limit: int) -> list[list[int]]:
+        """Our search over the graphs' scores."""
+        config = replace(self.rules, engine="onnx", beam=beam, max_new_tokens=limit)
+        found = translate_batch(self.twin, [list(p) for p in prompts], config, special=self.special)
+        return [hypotheses[0].ids for hypotheses in found]
+
+    def activations(self, case: Case) -> Activations:
+        """What comes out of each layer: the graphs again, with the layers' outputs as outputs of their own."""
+        seen: Activations = {}
+        with tempfile.TemporaryDirectory(prefix="glassformer-") as place:
+            for path in self.folder.glob("*.onnx"):
+                self.watch(path, Path(place) / path.name, case, seen)
+        return {name: seen[name] for name in layers_of(self.model) if name in seen}
+
+    def watch(self, path: Path, copy: Path, case: Case, seen: Activations) -> None:
+        """One graph run for one case, its layers kept in `seen`."""
+        import onnx
+
+        graph = onnx.load(str(path))
+        made = {out for node in graph.graph.node for out in node.output}
+        names = [name for name in layers_of(self.model) if name in made]
+        for name in names:
+            graph.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
+        onnx.save(graph, str(copy))
+        runner = session(copy, 1)
+        pairs = self.family == "transformer"
+        if pairs and path.name == "decoder.onnx":
+            ids = np.array([[BOS, *case.answer[:-1]]])
+            source = np.array([case.prompt])
+            given = self.net.encode(source, np.ones_like(source)) | self.net.start(1).past
+        else:
+            ids = np.array([[*case.prompt, *([] if pairs else case.answer[:-1])]])
+            given = {} if self.family != "gpt" else dict(self.net.start(1).past)
+        given |= {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        wanted = {one.name for one in runner.get_inputs()}
+        for name, value in zip(names, runner.run(names, {k: v for k, v in given.items() if k in wanted}), strict=True):
+            seen[name] = value[0]
+
 
 POSITIONS = 512  # rows, at least, of a table of positions that has no end
 SNIPPET = """from glassformer.formats.onnx.writer import OnnxModel

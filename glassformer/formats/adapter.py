@@ -29,15 +29,6 @@ from glassformer.runs.folder import RunFolder
 
 FILE = "adapter.safetensors"
 BESIDE = "learned_beside"
-CARD = """# {name}: corrections of low rank
-
-A LoRA adapter of rank {rank} (alpha {alpha:g}) for the run `{base}`: {size:,} bytes beside the {whole:,} of the whole model.
-
-    glassformer import {base} --adapter {name}/adapter.safetensors --out RUN    # a run, for every command
-    glassformer.load("{base}", adapter="{name}/adapter.safetensors")            # the model, in Python
-
-Its file names the weights it was learned beside, and is not added to others.
-"""
 
 
 def fingerprint(weights: Mapping[str, Tensor]) -> str:
@@ -132,7 +123,8 @@ def export_adapter(run: RunFolder, out: Path, *, overwrite: bool = False) -> tup
         write_tensor_file(corrections, draft / FILE, {BESIDE: fingerprint(start["model"])})
         size, all_of_it = (draft / FILE).stat().st_size, sum(t.numel() * t.element_size() for t in whole.values())
         config, base = run.recipe.train, Path(str(state.get("from", {}).get("path", "RUN"))).name
+        card = Path(__file__).with_name("adapter.md").read_text(encoding="utf-8")
         facts = {"name": out.name, "rank": config.lora_rank, "alpha": config.lora_alpha, "base": base}
-        (draft / "README.md").write_text(CARD.format(**facts, size=size, whole=all_of_it), encoding="utf-8")
+        (draft / "README.md").write_text(card.format(**facts, size=size, whole=all_of_it), encoding="utf-8")
         list_files(draft)
     return size, all_of_it

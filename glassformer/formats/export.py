@@ -70,7 +70,7 @@ def card(
         languages=LANGUAGES.get(data.task, data.task),
         weights=report.weights,
         language=target.language,
-        snippet=target.writer.snippet(c, not model.tokenizers.shared),
+        snippet=target.snippet(c, not model.tokenizers.shared),
         notes="".join(f"Note: {note}.\n\n" for note in notes),
         data=settings_of(data, OF_DATA),
         metrics="\n".join(scores or ["- none kept"]),

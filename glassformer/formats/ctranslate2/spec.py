@@ -55,42 +55,27 @@ class Vocabularies:
 
 def unsupported(config: ModelConfig) -> tuple[str, str] | None:
     """The first setting that CTranslate2 does not support, and the nearest that it does; None where it supports all."""
-    c = config
-    cases = (
-        (c.family == "bert", "a BERT, which writes nothing", "a BERT can be exported to hf"),
-        (c.head == "classify", "model.head=classify", "a classifier can be exported to hf where it is a BERT"),
-        (
-            c.activation not in ACTIVATIONS,
-            f"model.activation={c.activation}",
-            "the nearest it has is model.activation=relu",
-        ),
-        (c.norm not in ("layer", "rms"), f"model.norm={c.norm}", "the nearest it has is model.norm=layer"),
-        (
-            c.positions == "relative" or (c.family == "transformer" and c.positions == "alibi"),
-            f"model.positions={c.positions}" + " in an encoder-decoder" * (c.positions == "alibi"),
-            "the nearest it has is model.positions=rotary",
-        ),
-        (c.window is not None, f"model.window={c.window}", "the nearest it has is no window"),
-        (
-            c.n_encoder_head not in (None, c.n_head),
-            f"model.n_encoder_head={c.n_encoder_head}",
-            "the nearest it has is as many heads on both sides",
-        ),
-        (c.rotary_scaling == "llama3", "model.rotary_scaling=llama3", "the nearest it has is model.rotary_scaling=ntk"),
-        (not c.residual, "model.residual=false", "the nearest it has is model.residual=true"),
-        (bool(c.pruned_heads), "model.pruned_heads", "the run that was pruned can be exported"),
-        (
-            c.val_size != c.key_size,
-            f"model.value_size={c.val_size}, which differs from the head size",
-            "the nearest it has is values as wide as keys",
-        ),
-        (
-            c.family == "transformer" and c.qk_norm,
-            "model.qk_norm in an encoder-decoder",
-            "the nearest it has is model.qk_norm=false",
-        ),
-    )
-    return next(((said, instead) for holds, said, instead in cases if holds), None)
+    c, pairs = config, config.family == "transformer"
+    if c.family == "bert":
+        return "a BERT, which writes nothing", "a BERT can be exported to hf"
+    if c.head == "classify":
+        return "model.head=classify", "a classifier can be exported to hf where it is a BERT"
+    if c.pruned_heads:
+        return "model.pruned_heads", "the run that was pruned can be exported"
+    where = " in an encoder-decoder" if pairs and c.positions == "alibi" else ""
+    lacking = {
+        f"model.activation={c.activation}": (c.activation not in ACTIVATIONS, "model.activation=relu"),
+        f"model.norm={c.norm}": (c.norm not in ("layer", "rms"), "model.norm=layer"),
+        f"model.positions={c.positions}{where}": (where or c.positions == "relative", "model.positions=rotary"),
+        f"model.window={c.window}": (c.window is not None, "no window"),
+        f"model.n_encoder_head={c.n_encoder_head}": (c.n_encoder_head not in (None, c.n_head), "as many on both sides"),
+        "model.rotary_scaling=llama3": (c.rotary_scaling == "llama3", "model.rotary_scaling=ntk"),
+        "model.residual=false": (not c.residual, "model.residual=true"),
+        f"model.value_size={c.val_size}": (c.val_size != c.key_size, "values as wide as keys"),
+        "model.qk_norm in an encoder-decoder": (pairs and c.qk_norm, "model.qk_norm=false"),
+    }
+    found = ((setting, f"the nearest it has is {nearest}") for setting, (holds, nearest) in lacking.items() if holds)
+    return next(found, None)
 
 
 def unsupported_setting(config: ModelConfig) -> str | None:

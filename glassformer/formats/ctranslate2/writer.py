@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.config import DecodeConfig
 from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError
 from glassformer.formats.ctranslate2 import spec
@@ -25,14 +25,6 @@ from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, UNK, Tokenizer
 
 LIMIT = 1e-3  # by which the scores of two models in float32 may differ
-CALLS = {
-    "transformer": """translator = ctranslate2.Translator("FOLDER")
-answer = translator.translate_batch([tokenizer.encode("A text").tokens])[0].hypotheses[0]
-print(TARGET.decode([TARGET.token_to_id(token) for token in answer]))""",
-    "gpt": """generator = ctranslate2.Generator("FOLDER")
-answer = generator.generate_batch([tokenizer.encode("A text").tokens], max_length=32)[0]
-print(tokenizer.decode(answer.sequences_ids[0]))""",
-}
 
 
 def token_names(tokenizer: Tokenizer, size: int) -> list[str]:
@@ -166,10 +158,3 @@ class CTranslate2Runtime(Runtime):
 def open_folder(model: TextModel, folder: Path) -> Runtime:
     """The folder in CTranslate2's hands."""
     return CTranslate2Runtime(folder, model)
-
-
-def snippet(config: ModelConfig, own_target: bool) -> str:
-    """A Translator or a Generator, and one call."""
-    target = 'tokenizers.Tokenizer.from_file("FOLDER/target/tokenizer.json")' if own_target else "tokenizer"
-    opened = 'import ctranslate2, tokenizers\ntokenizer = tokenizers.Tokenizer.from_file("FOLDER/tokenizer.json")\n'
-    return opened + CALLS[config.family].replace("TARGET", target)

@@ -258,8 +258,3 @@ def open_folder(model: TextModel, folder: Path) -> Runtime:
     """The file in llama.cpp's hands, or read back."""
     origin = origin_of(model.tokenizers.target)
     return open_gguf(folder / "model.gguf", model, None if origin is None else origin.vocabulary)
-
-
-def snippet(config: ModelConfig, own_target: bool) -> str:
-    """One prompt at llama.cpp's own command line."""
-    return 'llama-cli -m FOLDER/model.gguf -p "A text" '

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,39 +42,22 @@ from glassformer.tasks.settings import NO_SAMPLING, changed, decode_settings
 from glassformer.tasks.translate import source_ids, translate
 from glassformer.text.tokenizer import CONTROL
 
-SENTENCES = (
-    "The cat sat on the mat and looked out of the window.",
-    "How much does it cost, and when will it be ready?",
-    "On 3 May 1979 the bridge was opened to traffic.",
-    "Es war einmal ein König, der hatte zwölf Töchter.",
-    "Nous avons trouvé la clé sous la porte.",
-    "She wrote 1,234 letters; none was answered.",
-    "def f(x): return x + 1",
-    "你好，世界。",
-)
-TEXTS = (
-    *SENTENCES,
-    "  blanks before,  two inside, one behind ",
-    "a\ttab and\na line",
-    "Crème BRÛLÉE, naïve ÅNGSTRÖM, Straße",
-    "emoji 🙂 and 👍🏽, half ½, ﬁne",
-    "没有空格的中文mixed with English",
-    "don't, it's, we'LL — 3.14% (a-b_c)",
-)
-"""What both tokenizers are asked to cut: the sentences, and what settings of a tokenizer are about."""
 WRITTEN = 8  # texts that are answered by default
 LONGEST = 32  # new tokens of such an answer, where the folder allows more or does not say
 MOST_POSITIONS, MOST_SCORES = 4096, 1 << 28  # of the one long row
 
 
+@dataclass
 class ImportComparison:
     """A run beside the folder it came from: what both say of texts, of answers and of one long row."""
 
-    def __init__(self, folder: Path, found: Imported, model: TextModel, theirs: TransformersRuntime) -> None:
-        self.folder, self.found, self.model, self.theirs = folder, found, model, theirs
-        self.report: ParityReport
-        self.tokenizer: Any = None
-        self.special: list[str] = []  # tokens that no text spells with us
+    folder: Path
+    imported: Imported
+    model: TextModel
+    theirs: TransformersRuntime
+    report: ParityReport
+    tokenizer: Any = None
+    special: list[str] = field(default_factory=list)  # tokens that no text spells with us
 
     def open_tokenizer(self) -> None:
         """AutoTokenizer of the folder, told the language that is read; a note where it cannot be opened."""
@@ -109,28 +93,18 @@ class ImportComparison:
         with transformers_can_use(self.folder):
             return list(self.tokenizer(text).input_ids)
 
-    def plain(self, texts: Sequence[str]) -> list[str]:
-        """The texts that have something in them, and spell no special token."""
-        return [text for text in texts if text.strip() and not any(token in text for token in self.special)]
-
     def texts(self, texts: Sequence[str]) -> str | None:
         """Where the two tokenizers part; None where they do not."""
         if self.tokenizer is None:
             return None
-        apart = []
-        for text in texts:
-            here, there = self.ours_as_theirs(text), self.their_ids(text)
-            if here != there:
-                apart.append(
-                    _(
-                        "the text {text!r} is {their_ids} there and {our_ids} here, in ids of theirs",
-                        text[:60],
-                        some(there),
-                        some(here),
-                    )
-                )
+        apart = [text for text in texts if self.ours_as_theirs(text) != self.their_ids(text)]
         self.report.same_ids = 1 - len(apart) / max(1, len(texts))
-        return apart[0] if apart else None
+        if not apart:
+            return None
+        there, here = (some(ids) for ids in (self.their_ids(apart[0]), self.ours_as_theirs(apart[0])))
+        return _(
+            "the text {text!r} is {their_ids} there and {our_ids} here, in ids of theirs", apart[0][:60], there, here
+        )
 
     def answers(self, texts: Sequence[str]) -> str | None:
         """Where what both write by default differs; None where it does not."""
@@ -138,24 +112,15 @@ class ImportComparison:
         write = translate if self.model.verb == "translate" else generate
         texts = [text for text in (self.shortened(text, settings.max_new_tokens) for text in texts) if text][:WRITTEN]
         apart, cut = [], 0
-        for text, own in zip(texts, write(self.model, texts, config=settings), strict=True):
+        for text, answer in zip(texts, write(self.model, texts, config=settings), strict=True):
             ids = self.ours_as_theirs(text) if self.tokenizer is None else self.their_ids(text)
             with transformers_can_use(self.folder / "generation_config.json"):
                 there, ended = self.theirs.write_by_default(ids, changes)
-            here = list(own[0].parts[0].hypothesis.ids) if own[0].parts else []
-            if here == there:
-                continue
-            if settings.beams > 1 and not ended:
+            here = list(answer[0].parts[0].hypothesis.ids) if answer[0].parts else []
+            if here != there and settings.beams > 1 and not ended:
                 cut += 1
-                continue
-            apart.append(
-                _(
-                    "after {text!r} it writes {their_ids}, and the run {our_ids}, in ids of ours",
-                    text[:60],
-                    some(there),
-                    some(here),
-                )
-            )
+            elif here != there:
+                apart.append((text[:60], some(there), some(here)))
         if cut:
             self.report.notes.append(
                 _(
@@ -165,8 +130,9 @@ class ImportComparison:
                 )
             )
         self.report.same_default = 1 - len(apart) / max(1, len(texts) - cut) if len(texts) > cut else None
-        same = self.report.same_default is None or self.report.same_default >= LIMITS["fp32"].same
-        return None if same else apart[0]
+        if self.report.same_default is None or self.report.same_default >= LIMITS["fp32"].same:
+            return None
+        return _("after {text!r} it writes {their_ids}, and the run {our_ids}, in ids of ours", *apart[0])
 
     def shortened(self, text: str, new: int) -> str:
         """As many of a text's words as the model reads at once; a GPT with room for so many new tokens."""
@@ -180,7 +146,7 @@ class ImportComparison:
         """How the run writes by default, and what `generate` must be told besides what the folder says: what was left aside on
         the way is off, nothing is drawn, and no answer is longer than it need be."""
         settings = decode_settings(self.model)
-        changes: dict[str, Any] = {name: NEUTRAL.get(name) for name in self.found.left_aside}
+        changes: dict[str, Any] = {name: NEUTRAL.get(name) for name in self.imported.left_aside}
         if settings.temperature > 0:
             settings = changed(replace(settings, **NO_SAMPLING), {"beam": 1})
             changes["num_beams"] = 1
@@ -189,7 +155,7 @@ class ImportComparison:
         if settings.max_new_tokens is None or settings.max_new_tokens > most:
             most = max(most, settings.min_new_tokens + 1)
             settings, changes = replace(settings, max_new_tokens=most), changes | {"max_new_tokens": most}
-        if self.found.model_type in ("m2m_100", "mbart"):
+        if self.imported.model_type in ("m2m_100", "mbart"):
             language = self.model.tokenizers.target.before
             changes["forced_bos_token_id"] = self.theirs.target.theirs(language)[0] if language else None
         return settings, changes
@@ -235,31 +201,26 @@ def some(ids: Sequence[int]) -> str:
 def import_parity(folder: Path, found: Imported, run: RunFolder, examples: Iterable[Any] | None = None) -> ParityReport:
     """The report, saved as parity.json in the run. ParityFailed where the run is another model than the folder."""
     model = TextModel(run.load_model(), run.tokenizers, run.recipe)
-    on = "the sample" if examples is not None else "some sentences"
+    texts = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
+    sentences, on = texts["sentences"], "some sentences" if examples is None else "the sample"
     given = None if examples is None else list(examples)
-    cases = make_cases(model, SENTENCES if given is None else given, SAMPLE)
+    cases = make_cases(model, sentences if given is None else given, SAMPLE)
     theirs = TransformersRuntime(folder, model, found.theirs, torch.float32)
-    sizes = folder_size(run.final), sum(p.stat().st_size for p in folder.glob("*.safetensors"))
-    report = ParityReport(
-        f"import of a {found.model_type}",
-        "fp32",
-        on,
-        len(cases),
-        Side("glassformer", sizes[0]),
-        Side(theirs.name, sizes[1]),
-    )
-    both = ImportComparison(folder, found, model, theirs)
-    both.report = report
+    ours = Side("glassformer", folder_size(run.final))
+    other = Side(theirs.name, sum(p.stat().st_size for p in folder.glob("*.safetensors")))
+    report = ParityReport(f"import of a {found.model_type}", "fp32", on, len(cases), ours, other)
+    both = ImportComparison(folder, found, model, theirs, report)
     # With its own recipe and tokenizers, an export of ours says more than theirs can.
     is_ours = (folder / "glassformer.json").exists()
     if not is_ours:
         both.open_tokenizer()
-    texts = both.plain([text_of(example) for example in given or []]) or list(SENTENCES)
-    apart = None if is_ours else both.texts(list(dict.fromkeys([*texts, *TEXTS])))
+    plain = [text for text in map(text_of, given or []) if text.strip()]
+    plain = [text for text in plain if not any(token in text for token in both.special)] or sentences
+    apart = None if is_ours else both.texts(list(dict.fromkeys([*plain, *sentences, *texts["cuts"]])))
     differs = compare(model, theirs, cases, report).differs
     differs = apart or differs or both.long_row()
     if not is_ours and model.verb in ("translate", "generate"):
-        differs = differs or both.answers(texts)
+        differs = differs or both.answers(plain)
     report.conclude(differs)
     if not report.passed:
         raise ParityFailed(report.verdict(), report)

@@ -100,11 +100,10 @@ def with_head(hf: dict[str, Any], head: str | None, tensors: dict[str, Tensor]) 
     """The config of a BERT whose next-sentence head is wanted: a classifier of two classes."""
     if head != "next-sentence":
         return hf
-    for old, new in (("cls.seq_relationship.", "classifier."),):
-        if f"{old}weight" not in tensors:
-            raise UserError("the file has no next-sentence head (cls.seq_relationship)")
-        for part in ("weight", "bias"):
-            tensors[f"{new}{part}"] = tensors.pop(f"{old}{part}")
+    if "cls.seq_relationship.weight" not in tensors:
+        raise UserError("the file has no next-sentence head (cls.seq_relationship)")
+    for part in ("weight", "bias"):
+        tensors[f"classifier.{part}"] = tensors.pop(f"cls.seq_relationship.{part}")
     for name in [n for n in tensors if n.startswith("cls.predictions.")]:
         tensors.pop(name)
     classes = {str(i): label for i, label in enumerate(NEXT_SENTENCE)}
@@ -138,10 +137,8 @@ def in_our_order(
     return replace(config, **changes), out
 
 
-def language_ids(tokenizer: ExternalTokenizer, vocabulary: Vocabulary, name: str | None) -> tuple[int, ...]:
+def language_ids(tokenizer: ExternalTokenizer, vocabulary: Vocabulary, name: str) -> tuple[int, ...]:
     """The id that names a language, as the folder spells it or by its short name."""
-    if name is None:
-        return ()
     spellings = (name, f"__{name}__")
     found = next((i for i, known in tokenizer.names.items() if known in spellings), None)
     if found is None or found not in vocabulary.ours:
@@ -168,10 +165,8 @@ def begins_of(
                 "this model knows many languages; say between which it is to translate, by --source-language and "
                 "--target-language"
             )
-        return (
-            language_ids(tokenizer, vocabulary, languages.source),
-            language_ids(tokenizer, vocabulary, languages.target),
-        )
+        source, target = (language_ids(tokenizer, vocabulary, n) for n in (languages.source, languages.target))
+        return source, target
     if languages != Languages():
         raise UserError("a model of type {kind} has no languages to choose from; leave those options out", kind)
     if kind not in ("bart", "marian", "pegasus", "t5"):
@@ -214,20 +209,6 @@ def read_folder(
     tensors = read_tensors(folder)
     if (folder / "glassformer.json").exists():
         return read_own_export(folder, dialect, tensors)
-    return read_external(folder, hf, tensors, name=name, head=head, languages=languages)
-
-
-def read_external(
-    folder: Path,
-    hf: Mapping[str, Any],
-    tensors: dict[str, Tensor],
-    *,
-    name: str | None = None,
-    head: str | None = None,
-    languages: Languages | None = None,
-) -> Imported:
-    """A model of these tensors, by its config and the tokenizer files of a folder."""
-    dialect = dialect_of(hf, folder)
     refuse_settings(dialect, hf)
     tensors = dialect.tidy(hf, {n: t.float() for n, t in tensors.items()})
     hf = with_head(dict(hf), head, tensors)

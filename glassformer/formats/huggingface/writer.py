@@ -21,7 +21,7 @@ from glassformer.config import VERSION, ModelConfig, Recipe
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects import Dialect, dialect_for
 from glassformer.formats.huggingface.dialects.bert import TYPES, with_prefix
-from glassformer.formats.huggingface.runtime import TransformersRuntime, auto_class
+from glassformer.formats.huggingface.runtime import TransformersRuntime
 from glassformer.formats.huggingface.tables import from_half_split, half_split, to_half_split, to_ours, to_theirs
 from glassformer.formats.huggingface.vocabulary import LEFT_OUT, origin_of
 from glassformer.formats.runtime import Runtime
@@ -36,12 +36,6 @@ from glassformer.text.tokenizer import BOS, CONTROL_NAMES, EOS, MASK, PAD, UNK, 
 from glassformer.text.tokenizers import Tokenizers
 
 POOLER = "bert.pooler.dense"
-GENERATE = 'print(tokenizer.batch_decode(model.generate(**tokenizer(["A text"], return_tensors="pt")'
-CALLS = {
-    "transformer": f"{GENERATE}), skip_special_tokens=True))",
-    "gpt": f"{GENERATE}, max_new_tokens=32)))",
-    "bert": 'print(model(**tokenizer(["A text"], return_tensors="pt")).logits.shape)',
-}
 
 
 def scales_by_hand(dialect: Dialect, config: ModelConfig) -> bool:
@@ -283,12 +277,3 @@ def open_folder(model: TextModel, folder: Path) -> Runtime:
     """The folder in transformers' hands; of a GPT that was imported, with the ids it came with."""
     origin = origin_of(model.tokenizers.target)
     return TransformersRuntime(folder, model, None if origin is None else {"target": origin.vocabulary})
-
-
-def snippet(config: ModelConfig, own_target: bool) -> str:
-    """The Auto class that loads the folder, and one call."""
-    kind, call = auto_class(config.family, config.head), CALLS[config.family]
-    return f"""from transformers import {kind}, AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained("FOLDER")
-model = {kind}.from_pretrained("FOLDER")
-{call.replace(".logits", ".last_hidden_state") if config.head == "none" else call}"""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import ModelConfig, Recipe
+from glassformer.config import Recipe
 from glassformer.decode import translate_batch
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.writer import write_tokenizers
@@ -99,9 +99,6 @@ class OnnxRuntime(Runtime):
 
 
 POSITIONS = 512  # rows, at least, of a table of positions that has no end
-SNIPPET = """from glassformer.formats.onnx.writer import OnnxModel
-model = OnnxModel("FOLDER")        # or the plain loop of docs/how-to/export.md, with onnxruntime alone
-print(model.write([[5, 6, 2]], limit=32))"""
 
 
 def refuse(model: TextModel) -> None:
@@ -121,11 +118,6 @@ def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
 def open_folder(model: TextModel, folder: Path) -> Runtime:
     """The folder in onnxruntime's hands."""
     return OnnxRuntime(folder, model)
-
-
-def snippet(config: ModelConfig, own_target: bool) -> str:
-    """Greedy decoding of one text."""
-    return SNIPPET
 
 
 class OnnxModel:

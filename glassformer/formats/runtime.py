@@ -62,10 +62,6 @@ class Runtime:
         """What comes out of each layer; None where the program does not show it."""
         return None
 
-    def first_layer_that_differs(self, cases: Sequence[Case]) -> str | None:
-        """The first layer whose output is another than ours, found without `activations`; None where there is no way."""
-        return None
-
     def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
         """For each case the scores at each token of its answer (T, V); of a model that only reads, at each of its prompt."""
         if self.family == "transformer":

@@ -193,23 +193,18 @@ def test_a_layer_that_differs_is_named_and_nothing_is_left(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "part"), [("pre-norm", "decoder.1"), ("llama", "decoder.1")])
-def test_ctranslate2_shows_no_layers_and_still_the_first_is_named(
-    name: str, part: str, runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_ctranslate2_shows_no_layers_and_a_layer_that_differs_is_still_found(
+    runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ct2.fill_stack
 
     def broken(spec: Any, stack: Any, config: Any) -> None:
         whole(spec, stack, config)
-        layers = spec.layer
-        if len(layers) > 1 and hasattr(layers[1], "self_attention") and getattr(stack, "layers", None) is not None:
-            is_decoder = hasattr(layers[1], "attention") or config.family == "gpt"
-            if is_decoder:
-                layers[1].ffn.linear_1.weight = 1.5 * layers[1].ffn.linear_1.weight
+        spec.layer[1].ffn.linear_1.weight = 1.5 * spec.layer[1].ffn.linear_1.weight
 
     monkeypatch.setattr(ct2, "fill_stack", broken)
-    with pytest.raises(ParityFailed, match=rf"first part that differs is {part} "):
-        glassformer.load(runs(name), device="cpu").export("ct2", tmp_path / "out")
+    with pytest.raises(ParityFailed, match=r"ctranslate2 does not say what the run says: scores differ by"):
+        glassformer.load(runs("llama"), device="cpu").export("ct2", tmp_path / "out")
     assert os.listdir(tmp_path) == []
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -90,6 +90,7 @@ def unsupported(
     setting, gpt = conversion.unsupported_setting(model), model.family == "gpt"
     constraints = [request.constraints for request, _ in batch]
     positions = max((positions_needed(model, one) for one in batch), default=0)
+    beam, longer = config.beams > 1, positions > model.block_size
     cases = {
         f"it has nothing for {setting}": setting is not None,
         "it cannot trace its beam": trace,
@@ -97,19 +98,17 @@ def unsupported(
         "it has no diverse groups (decode.groups)": config.groups > 1,
         "it counts repetition otherwise (decode.repetition_penalty)": config.repetition_penalty != 1,
         "it does not look for repetition in prompts (decode.no_repeat_ngram)": config.no_repeat_ngram > 0 and gpt,
-        f"it stops by first-k (decode.stop_rule={config.stop_rule}; auto would do)": config.stop_rule
-        in ("exact", "best-now")
-        and config.beams > 1,
+        f"it stops by first-k (decode.stop_rule={config.stop_rule}; auto would do)": beam
+        and config.stop_rule in ("exact", "best-now"),
         "it knows no glossary": any(c.terms for c in constraints),
         "it knows no forced places": any(c.forced for c in constraints),
-        "its beam knows no stop strings": config.beams > 1 and any(c.stops for c in constraints),
+        "its beam knows no stop strings": beam and any(c.stops for c in constraints),
         "it looks for banned sequences in answers alone": gpt
         and any(len(b) > 1 for c in constraints for b in c.banned),
-        "it cannot write past the positions the model has learned": model.positions == "learned"
-        and positions > model.block_size,
-        "a GPT's context is cut otherwise past the length it was trained on": gpt
-        and model.positions == "sinusoidal"
-        and positions > model.block_size,
+        "it cannot write past the positions the model has learned": longer and model.positions == "learned",
+        "a GPT's context is cut otherwise past the length it was trained on": longer
+        and gpt
+        and model.positions == "sinusoidal",
     }
     return next((reason for reason, holds in cases.items() if holds), None)
 
@@ -171,14 +170,14 @@ class CTranslate2Engine:
                     results[i] = self.hypotheses(batch[i], own, config, scorer)
         return results
 
-    def group_compatible(self, batch: Sequence[RequestJob], real: Sequence[int]) -> Iterator[list[int]]:
+    def group_compatible(self, batch: Sequence[RequestJob], real: Sequence[int]) -> Collection[list[int]]:
         """Requests that one call can answer: the same minimum and bans; prompts of the same length."""
         groups: dict[Any, list[int]] = {}
         for i in real:
             request, job = batch[i]
             length = 0 if self.has_source else len(request.ids) + len(request.constraints.prefix)
             groups.setdefault((job.minimum, request.constraints.banned, length), []).append(i)
-        yield from groups.values()
+        return groups.values()
 
     def search(self, batch: Sequence[RequestJob], config: DecodeConfig) -> list[list[tuple[list[int], float]]]:
         """For each request what CTranslate2 finds: ids, with EOS where there is one, and the sum of their log-probabilities."""
@@ -251,16 +250,12 @@ class CTranslate2Engine:
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], batch_size: int
     ) -> list[list[float]]:
         """What the model gives to each token of each target, and to EOS after it."""
+        limits = {"max_batch_size": batch_size, "max_input_length": 0}
         if self.has_source:
-            found = self.runner.score_batch(
-                conversion.as_tokens(sources),
-                conversion.as_tokens(targets),
-                max_batch_size=batch_size,
-                max_input_length=0,
-            )
+            found = self.runner.score_batch(conversion.as_tokens(sources), conversion.as_tokens(targets), **limits)
             return [list(one.log_probs) for one in found]
         whole = [[*source, *target, self.eos] for source, target in zip(sources, targets, strict=True)]
-        found = self.runner.score_batch(conversion.as_tokens(whole), max_batch_size=batch_size, max_input_length=0)
+        found = self.runner.score_batch(conversion.as_tokens(whole), **limits)
         return [list(one.log_probs[len(source) - 1 :]) for source, one in zip(sources, found, strict=True)]
 
 

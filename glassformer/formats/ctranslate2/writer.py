@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +16,9 @@ from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError
 from glassformer.formats.ctranslate2 import spec
 from glassformer.formats.huggingface.writer import write_tokenizers
-from glassformer.formats.runtime import Case, Ids, OurRuntime, Runtime
-from glassformer.language import _
-from glassformer.models import build_model
+from glassformer.formats.runtime import Ids, Runtime
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, UNK, Tokenizer
-
-LIMIT = 1e-3  # by which the scores of two models in float32 may differ
 
 
 def token_names(tokenizer: Tokenizer, size: int) -> list[str]:
@@ -50,19 +44,6 @@ def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
     return write_tokenizers(model.tokenizers, model.recipe, folder)
 
 
-def first_layers(model: TextModel, encoder: int, decoder: int) -> TextModel:
-    """The same model with its first layers alone."""
-    c = model.model.config
-    sizes: dict[str, Any] = {"n_layer": decoder} | ({"n_encoder_layer": encoder} if c.family == "transformer" else {})
-    config = replace(c, **sizes)
-    net = build_model(config).eval()
-    own = dict(model.model.named_parameters())
-    with torch.no_grad():
-        for name, parameter in net.named_parameters():
-            parameter.copy_(own[name])
-    return TextModel(net, model.tokenizers, replace(model.recipe, model=config))
-
-
 def read_vocabulary(folder: Path, name: str) -> list[str]:
     """The words of one side, as the folder has them."""
     names = (f"{name}_vocabulary.json", "shared_vocabulary.json", "vocabulary.json")
@@ -81,7 +62,7 @@ class CTranslate2Runtime(Runtime):
         import ctranslate2
 
         alpha, threads = model.recipe.decode.alpha, torch.get_num_threads()
-        self.model, self.family, self.alpha = model, model.model.config.family, alpha or spec.NO_PENALTY
+        self.family, self.alpha = model.model.config.family, alpha or spec.NO_PENALTY
         began = time.perf_counter()
         runner = ctranslate2.Translator if self.family == "transformer" else ctranslate2.Generator
         self.runner: Any = runner(str(folder), device="cpu", inter_threads=1, intra_threads=threads)
@@ -130,29 +111,6 @@ class CTranslate2Runtime(Runtime):
             for i, one in zip(same, answers, strict=True):
                 found[i] = [token for token in one.sequences_ids[0] if token != EOS]
         return found
-
-    def first_layer_that_differs(self, cases: Sequence[Case]) -> str | None:
-        """CTranslate2 shows no layers: models of the first layers alone are converted one after the other, until one differs."""
-        c = self.model.model.config
-        encoders = range(1, c.encoder_layers + 1) if c.family == "transformer" else [0]
-        steps = [(e, 1) for e in encoders] + [(c.encoder_layers, d) for d in range(2, c.n_layer + 1)]
-        before = "the embeddings"
-        for encoder, decoder in steps:
-            small = first_layers(self.model, encoder, decoder)
-            with tempfile.TemporaryDirectory(prefix="glassformer-") as folder:
-                write(small, Path(folder), "fp32", "")
-                there = CTranslate2Runtime(Path(folder), small).logits(cases[:1])[0]
-            gap = float(abs(OurRuntime(small).logits(cases[:1])[0] - there).max())
-            name = f"decoder.{decoder - 1}" if decoder > 1 or c.family == "gpt" else f"encoder.{encoder - 1}"
-            if not gap <= LIMIT:
-                return _(
-                    "{name} (a model that ends with it differs by {gap:.2g}; up to {before} all is the same)",
-                    name,
-                    gap,
-                    before,
-                )
-            before = name
-        return None
 
 
 def open_folder(model: TextModel, folder: Path) -> Runtime:

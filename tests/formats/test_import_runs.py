@@ -23,11 +23,9 @@ import glassformer
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.importing import read_folder
 from glassformer.formats.huggingface.pipelines import read_sentencepiece
-from glassformer.formats.huggingface.writer import export_folder
 from glassformer.formats.import_run import read_source, write_run
 from tests.commands import call, call_program
 from tests.external_models import gpt2, marian, spm_bytes
-from tests.small_runs import small_run
 
 pytestmark = pytest.mark.slow
 
@@ -340,18 +338,3 @@ def test_a_run_is_not_written_over_and_a_run_is_not_imported(translator: Path) -
     assert done.returncode == 2 and "is a run already" in done.stderr
     done = call("import", translator / "nowhere" / "at" / "all")
     assert done.returncode == 2 and "there is no folder" in done.stderr
-
-
-@pytest.mark.parametrize("kind", ["pairs", "text"])
-def test_what_was_exported_comes_back_to_the_bit(kind: str, tmp_path: Path) -> None:
-    model = {} if kind == "pairs" else {"positions": "learned", "activation": "gelu_tanh"}
-    run = small_run(tmp_path / "own", kind, model=model, steps=1, save_every=1, validate_every=1, validate_examples=2)
-    net, out = run.load_model(), tmp_path / "hf"
-    out.mkdir()
-    export_folder(net, run.tokenizers, run.recipe, out)
-    found = read_source(str(out))
-    own = dict(net.named_parameters())
-    assert found.weights.keys() == own.keys() and all(torch.equal(found.weights[n], own[n]) for n in own)
-    assert found.recipe.model == run.recipe.model
-    back = write_run(found, tmp_path / "back")
-    assert back.tokenizers.source.encode("eins zwei") == run.tokenizers.source.encode("eins zwei")

@@ -150,16 +150,3 @@ def test_what_cannot_be_said_is_told_with_the_nearest() -> None:
         dialect_for(ModelConfig(**(SMALL | LLAMA | {"activation": "relu"})))
     with pytest.raises(UserError, match=r"model\.window is 4"):
         dialect_for(ModelConfig(**(SMALL | GPT2 | {"window": 4})))
-
-
-def test_tensors_that_are_missing_extra_or_of_another_shape() -> None:
-    model = made({**GPT2, "scale_embeddings": False}).float()
-    dialect, config = DIALECTS["gpt2"], model.config
-    whole, _ = tensors_to(dialect, config, {n: p.detach() for n, p in model.named_parameters()})
-    name = "transformer.h.1.mlp.c_fc.weight"
-    with pytest.raises(UserError, match=rf"no tensor {name}"):
-        tensors_from(dialect, config, {n: t for n, t in whole.items() if n != name})
-    with pytest.raises(UserError, match="does not know"):
-        tensors_from(dialect, config, whole | {"transformer.h.9.mlp.c_fc.weight": whole[name]})
-    with pytest.raises(UserError, match="shape"):
-        tensors_from(dialect, config, whole | {name: whole[name].T.contiguous()})

@@ -25,6 +25,9 @@ class Graph:
     `weights`: fp32; fp16 stores them in 16 bits and computes in 32; int8 keeps every matrix of its own, to be rounded."""
 
     def __init__(self, name: str, weights: str = "fp32") -> None:
+        from onnx import TensorProto, helper
+
+        self.helper, self.types = helper, TensorProto
         self.name, self.half, self.shares = name, weights == "fp16", weights != "int8"
         self.nodes: list[Any] = []
         self.weights: dict[str, np.ndarray] = {}
@@ -34,18 +37,14 @@ class Graph:
 
     def __call__(self, op: str, *inputs: str, to: str | None = None, **attributes: Any) -> str:
         """One node with one output, called `to` where somebody will ask for it by name."""
-        from onnx import helper
-
         out = to or f"{op.lower()}_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, list(inputs), [out], **attributes))
+        self.nodes.append(self.helper.make_node(op, list(inputs), [out], **attributes))
         return out
 
     def split(self, x: str) -> tuple[str, str]:
         """The two halves of the last axis."""
-        from onnx import helper
-
         halves = f"first_{len(self.nodes)}", f"second_{len(self.nodes)}"
-        self.nodes.append(helper.make_node("Split", [x], list(halves), axis=-1, num_outputs=2))
+        self.nodes.append(self.helper.make_node("Split", [x], list(halves), axis=-1, num_outputs=2))
         return halves
 
     def constant(self, value: Any, kind: Any = np.int64) -> str:
@@ -75,33 +74,26 @@ class Graph:
 
     def cast(self, x: str, out: str) -> str:
         """To float32."""
-        from onnx import TensorProto, helper
-
-        self.nodes.append(helper.make_node("Cast", [x], [out], to=TensorProto.FLOAT))
+        self.nodes.append(self.helper.make_node("Cast", [x], [out], to=self.types.FLOAT))
         return out
 
     def add_input(self, kind: str, name: str, axes: list[Any]) -> str:
         """An input of the graph: float or int64; axes are sizes, or names of what may vary."""
-        from onnx import TensorProto, helper
-
-        self.inputs.append(helper.make_tensor_value_info(name, getattr(TensorProto, kind.upper()), axes))
+        self.inputs.append(self.helper.make_tensor_value_info(name, getattr(self.types, kind.upper()), axes))
         return name
 
     def add_output(self, name: str, axes: list[Any]) -> None:
         """An output of the graph, floating."""
-        from onnx import TensorProto, helper
-
-        self.outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, axes))
+        self.outputs.append(self.helper.make_tensor_value_info(name, self.types.FLOAT, axes))
 
     def model(self) -> Any:
         """The whole as ONNX's own message."""
-        from onnx import helper, numpy_helper
+        from onnx import numpy_helper
 
         weights = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
-        graph = helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, weights)
-        return helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="glassformer", ir_version=10
-        )
+        graph = self.helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, weights)
+        opset = [self.helper.make_opsetid("", OPSET)]
+        return self.helper.make_model(graph, opset_imports=opset, producer_name="glassformer", ir_version=10)
 
 
 def linear(g: Graph, name: str, layer: nn.Linear, x: str) -> str:
@@ -125,7 +117,7 @@ def norm(g: Graph, name: str, layer: Any, x: str) -> str:
     if kind == "RMSNorm":
         return rms(g, name, layer, x)
     if kind not in ("LayerNorm", "BatchNorm"):
-        raise TypeError(f"there are no operators yet for {kind}: onnx_graph.norm has to name them")
+        raise TypeError(f"there are no operators yet for {kind}: formats.onnx.graph.norm has to name them")
     weight = g.weight(f"{name}.weight", layer.weight)
     bias = [] if layer.bias is None else [g.weight(f"{name}.bias", layer.bias)]
     if kind == "LayerNorm":

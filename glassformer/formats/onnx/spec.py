@@ -216,14 +216,12 @@ def bert_graph(model: Any, n_positions: int, weights: str = "fp32") -> Any:
 
 def graphs(model: Any, n_positions: int, weights: str = "fp32") -> dict[str, Any]:
     """Every graph of a model by the name of its file."""
-    match model.config.family:
-        case "transformer":
-            made = {"encoder.onnx": encoder_graph, "decoder.onnx": decoder_graph}
-        case "gpt":
-            made = {"model.onnx": decoder_graph}
-        case _:
-            made = {"model.onnx": bert_graph}
-    return {name: make(model, n_positions, weights) for name, make in made.items()}
+    made = {
+        "transformer": {"encoder.onnx": encoder_graph, "decoder.onnx": decoder_graph},
+        "gpt": {"model.onnx": decoder_graph},
+        "bert": {"model.onnx": bert_graph},
+    }
+    return {name: make(model, n_positions, weights) for name, make in made[model.config.family].items()}
 
 
 def save(model: Any, folder: Path, *, n_positions: int, weights: str = "fp32") -> None:
@@ -234,12 +232,9 @@ def save(model: Any, folder: Path, *, n_positions: int, weights: str = "fp32") -
     for name, graph in graphs(model, n_positions, weights).items():
         path = folder / (f"full-{name}" if weights == "int8" else name)
         size = sum(len(w.raw_data) for w in graph.graph.initializer)
-        external: dict[str, Any] = (
-            {"save_as_external_data": True, "location": f"{name}.data"} if size > MAX_BYTES else {}
-        )
-        onnx.save(graph, str(path), **external)
+        onnx.save(graph, str(path), save_as_external_data=size > MAX_BYTES, location=f"{name}.data")
         if weights == "int8":
-            quantize(path, folder / name, large=bool(external))
+            quantize(path, folder / name, large=size > MAX_BYTES)
 
 
 def quantize(full: Path, path: Path, *, large: bool) -> None:

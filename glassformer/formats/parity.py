@@ -97,40 +97,30 @@ class ParityReport:
     def rows(self) -> list[tuple[str, str, str]]:
         """The report as a table: what, here, there."""
 
-        def share(value: float | None) -> str:
-            return "" if value is None else f"{100 * value:.1f}%"
-
-        def pace(side: Side) -> str:
-            return "" if side.tokens_per_second is None else f"{side.tokens_per_second:,.0f}"
-
-        found = [
+        rows = [
             (_("largest difference of two scores"), "", f"{self.largest_logit_difference:.2g}"),
             (_("largest score"), "", f"{self.largest_logit:.3g}"),
         ]
         shares = {_("texts cut alike"): self.same_ids, _("same answers by default"): self.same_default}
         shares |= {_("same greedy answers"): self.same_greedy, _("same beam-4 answers"): self.same_beam}
-        for name, value in shares.items():
-            found += [(name, "", share(value))] if value is not None else []
-        for name in self.ours.scores:
-            here, there = self.ours.scores[name], self.theirs.scores.get(name)
-            found.append((measure_name(name), f"{here:.2f}", "" if there is None else f"{there:.2f}"))
-        found.append((_("size on disk"), megabytes(self.ours.bytes_on_disk), megabytes(self.theirs.bytes_on_disk)))
-        found.append((_("seconds to load"), f"{self.ours.load_seconds:.2f}", f"{self.theirs.load_seconds:.2f}"))
+        rows += [(name, "", f"{100 * value:.1f}%") for name, value in shares.items() if value is not None]
+        for name, score in self.ours.scores.items():
+            other = self.theirs.scores.get(name)
+            rows.append((measure_name(name), f"{score:.2f}", "" if other is None else f"{other:.2f}"))
+        rows.append((_("size on disk"), megabytes(self.ours.bytes_on_disk), megabytes(self.theirs.bytes_on_disk)))
+        rows.append((_("seconds to load"), f"{self.ours.load_seconds:.2f}", f"{self.theirs.load_seconds:.2f}"))
         if self.theirs.tokens_per_second is not None:
-            found.append((_("greedy tokens a second"), pace(self.ours), pace(self.theirs)))
-        return found
+            here, there = (f"{side.tokens_per_second or 0:,.0f}" for side in (self.ours, self.theirs))
+            rows.append((_("greedy tokens a second"), here, there))
+        return rows
 
     def verdict(self) -> str:
         """Whether the other side computes what the run computes, in one sentence."""
-        if self.passed:
-            return _(
-                "{theirs} says what the run says ({weights}, {texts} texts of {sample})",
-                self.theirs.name,
-                self.weights,
-                self.texts,
-                self.sample,
-            )
-        return _("{theirs} does not say what the run says: {differs}", self.theirs.name, self.differs)
+        name = self.theirs.name
+        if not self.passed:
+            return _("{theirs} does not say what the run says: {differs}", name, self.differs)
+        how = self.weights, self.texts, self.sample
+        return _("{theirs} says what the run says ({weights}, {texts} texts of {sample})", name, *how)
 
 
 def megabytes(size: int) -> str:
@@ -192,11 +182,9 @@ def first_difference(ours: OurRuntime, theirs: Runtime, cases: Sequence[Case], w
         gap, scale = float(np.abs(own - seen[name]).max()), max(1.0, float(np.abs(own).max()))
         if not gap <= limit * scale:
             before = list(here)[: list(here).index(name)]
-            same = (
-                _("{before} is still the same", before[-1])
-                if before
-                else _("what comes before it, the embedding, is not shown")
-            )
+            same = _("what comes before it, the embedding, is not shown")
+            if before:
+                same = _("{before} is still the same", before[-1])
             return _("{name}, whose output differs by {gap:.2g} ({same})", name, gap, same)
     return _("the output layer: every layer before it is the same")
 

@@ -49,11 +49,6 @@ def tokenizer_json(model: dict[str, Any], added: list[dict[str, Any]], **steps: 
     return {"version": "1.0", "added_tokens": added, **NO_STEPS, **steps, "model": model}
 
 
-def settings(folder: Path) -> dict[str, Any]:
-    """tokenizer_config.json; nothing where it is not there."""
-    return read_json(folder, "tokenizer_config.json", LARGEST_FILE, optional=True)
-
-
 def class_of(folder: Path, config: Mapping[str, Any]) -> str | None:
     """Bert, GPT2, Roberta or Qwen2: by the name in tokenizer_config.json, else by the model's type; None for any other."""
     named = config.get("tokenizer_class")

@@ -28,7 +28,6 @@ from glassformer.formats.huggingface.pipelines import (
     pipeline,
     qwen2_cut,
     read_sentencepiece,
-    settings,
     tokenizer_json,
 )
 from glassformer.formats.huggingface.vocabulary import Vocabulary
@@ -123,11 +122,10 @@ def renumbered(facts: dict[str, Any], own: list[str], control: Collection[str]) 
 # ------------------------------------------------------------------------------------------------------------- the files
 
 
-def special_tokens(folder: Path) -> dict[str, str]:
+def special_tokens(folder: Path, config: Mapping[str, Any]) -> dict[str, str]:
     """What a folder's own files call its special tokens."""
     found: dict[str, str] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        facts = read_json(folder, name, LARGEST_FILE, optional=True)
+    for facts in (read_json(folder, "special_tokens_map.json", LARGEST_FILE, optional=True), config):
         for role in SPECIAL:
             token = facts.get(role)
             token = token.get("content") if isinstance(token, dict) else token
@@ -195,24 +193,22 @@ def word_pieces(folder: Path, added: list[dict[str, Any]], unknown: str) -> dict
     return tokenizer_json(model, added, normalizer=bert_normalizer({}), pre_tokenizer=cut, decoder=decoder)
 
 
-def languages_of(folder: Path) -> list[str]:
+def languages_of(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """The names of languages that M2M100's models have behind their vocabulary."""
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        facts = read_json(folder, name, LARGEST_FILE, optional=True)
+    for facts in (read_json(folder, "special_tokens_map.json", LARGEST_FILE, optional=True), config):
         for key in ("additional_special_tokens", "extra_special_tokens"):
             if (found := facts.get(key)) and isinstance(found, list) and all(isinstance(token, str) for token in found):
                 return found
-        languages = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
-        if isinstance(codes := facts.get("language_codes"), str) and codes in languages:
-            return [f"__{code}__" for code in languages[codes].split()]
-    return []
+    languages = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
+    codes = config.get("language_codes")
+    return [f"__{code}__" for code in languages[codes].split()] if isinstance(codes, str) and codes in languages else []
 
 
 def read_tokenizers(folder: Path) -> tuple[ExternalTokenizer, ExternalTokenizer]:
     """The tokenizers of what is written and of what is read; mostly one."""
-    config = settings(folder)
+    config = read_json(folder, "tokenizer_config.json", LARGEST_FILE, optional=True)
     kind = class_of(folder, config)
-    special = ROLES.get(kind or "", {}) | special_tokens(folder)
+    special = ROLES.get(kind or "", {}) | special_tokens(folder, config)
     if is_file(folder, "source.spm") and is_file(folder, "target.spm"):
         special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"} | special
         names = read_vocabulary(folder, "vocab.json")
@@ -227,8 +223,8 @@ def read_tokenizers(folder: Path) -> tuple[ExternalTokenizer, ExternalTokenizer]
     elif is_file(folder, "sentencepiece.bpe.model") and is_file(folder, "vocab.json"):  # M2M100
         own = read_sentencepiece(inside(folder, "sentencepiece.bpe.model"))
         names = read_vocabulary(folder, "vocab.json")
-        names |= {max(names) + 1 + i: name for i, name in enumerate(languages_of(folder))}
-        one = ExternalTokenizer(names, special, own, str(folder / "vocab.json"), languages_of(folder))
+        names |= {max(names) + 1 + i: name for i, name in enumerate(languages_of(folder, config))}
+        one = ExternalTokenizer(names, special, own, str(folder / "vocab.json"), languages_of(folder, config))
         return one, one
     elif is_file(folder, "vocab.json") and is_file(folder, "merges.txt"):
         facts, where = byte_level_bpe(folder, added_tokens(folder, config)), "vocab.json"

@@ -83,10 +83,8 @@ def tensors_to(
     if config.family == "bert" and not config.n_token_type:
         tensors[TYPES] = torch.zeros(1, config.n_embd)
     if config.head == "none":  # their class has a pooler, too
-        tensors |= {
-            f"{POOLER}.weight": torch.zeros(config.n_embd, config.n_embd),
-            f"{POOLER}.bias": torch.zeros(config.n_embd),
-        }
+        tensors[f"{POOLER}.weight"] = torch.zeros(config.n_embd, config.n_embd)
+        tensors[f"{POOLER}.bias"] = torch.zeros(config.n_embd)
     output, extra = output_name(config), {}
     if scales_by_hand(dialect, config):
         name = next(entry.theirs for entry in table if entry.ours == ("embedding.weight",))
@@ -186,32 +184,23 @@ def write_tokenizers(words: Tokenizers, recipe: Recipe, folder: Path) -> list[st
     return [_("the two sides have tokenizers of their own: the source's is the folder's, the target's is in target/")]
 
 
-def generation_config(recipe: Recipe) -> dict[str, Any]:
+def generation_config(recipe: Recipe, tokenizer: Tokenizer) -> dict[str, Any]:
     """How `generate` writes as we do, as near as its rules allow: ids that stand for no text are never written."""
     facts: dict[str, Any] = {
         "bos_token_id": BOS,
-        "eos_token_id": EOS,
+        "eos_token_id": [EOS, *tokenizer.ends] if tokenizer.ends else EOS,
         "pad_token_id": PAD,
-        "suppress_tokens": [PAD, BOS, UNK, MASK],
+        "suppress_tokens": [PAD, BOS, UNK, MASK, *tokenizer.never],
     }
+    if tokenizer.before:
+        facts["forced_bos_token_id"] = tokenizer.before[0]
     if recipe.model.family == "transformer":
-        facts |= {
-            "decoder_start_token_id": BOS,
-            "max_new_tokens": recipe.model.block_size
-            - 1,  # beside max_length, max_new_tokens of one's own is warned of
-            "num_beams": recipe.decode.beams,
-        }
+        # Not max_length: beside it, max_new_tokens of one's own is warned of.
+        facts |= {"decoder_start_token_id": BOS, "max_new_tokens": recipe.model.block_size - 1}
+        facts["num_beams"] = recipe.decode.beams
         if recipe.decode.beams > 1:  # with one beam they are warned of
             facts |= {"early_stopping": False, "length_penalty": recipe.decode.alpha}
     return facts
-
-
-def written_ids(tokenizer: Tokenizer) -> dict[str, Any]:
-    """What an imported tokenizer knows of writing, besides: all that ends a text, what begins every answer, what is never
-    written."""
-    found: dict[str, Any] = {"eos_token_id": [EOS, *tokenizer.ends]} if tokenizer.ends else {}
-    found |= {"forced_bos_token_id": tokenizer.before[0]} if tokenizer.before else {}
-    return found | ({"suppress_tokens": [PAD, BOS, UNK, MASK, *tokenizer.never]} if tokenizer.never else {})
 
 
 def export_folder(
@@ -249,7 +238,7 @@ def export_folder(
         write_json(folder / "glassformer.json", own_recipe | {"ids": "foreign"})
         return []
     if config.family != "bert":
-        write_json(folder / "generation_config.json", generation_config(recipe) | written_ids(words.target))
+        write_json(folder / "generation_config.json", generation_config(recipe, words.target))
     notes = write_tokenizers(words, recipe, folder)
     if words.target.tokens_are_words:
         notes.append(_("words come back with a space between any two: restoring the spacing is not part of the file"))

@@ -65,13 +65,13 @@ def tensors_to(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Our parameters under the dialect's names, and what its config must say besides `dialect.to_config`."""
     own = {name: tensor.detach() for name, tensor in every_layer(config, own).items()}
-    table = dialect.table(config)
+    entries = dialect.table(config)
     if dialect.lacks is not None:  # the others are zero
         own = {name: tensor for name, tensor in own.items() if not dialect.lacks.search(name)}
-        table = [entry for entry in table if entry.ours[0] in own]
+        entries = [entry for entry in entries if entry.ours[0] in own]
     if dialect.half_split:
         own = to_half_split(own, config.n_embd)
-    tensors = to_theirs(table, own)
+    tensors = to_theirs(entries, own)
     if dialect.half_split and "model.shared.weight" in tensors and not config.tie_output:
         # An output layer of its own makes their model forget that the two tables are one.
         for side in ("encoder", "decoder"):
@@ -87,7 +87,7 @@ def tensors_to(
         tensors[f"{POOLER}.bias"] = torch.zeros(config.n_embd)
     output, extra = output_name(config), {}
     if scales_by_hand(dialect, config):
-        name = next(entry.theirs for entry in table if entry.ours == ("embedding.weight",))
+        name = next(entry.theirs for entry in entries if entry.ours == ("embedding.weight",))
         if output is not None:  # which keeps the table as it is, so that the way back is exact
             tensors.setdefault(output, tensors[name])
             extra = {"tie_word_embeddings": False}

@@ -32,7 +32,7 @@ from glassformer.formats.huggingface.importing import (
     notes_on,
     read_folder,
 )
-from glassformer.formats.huggingface.tables import Entry, to_ours
+from glassformer.formats.huggingface.tables import to_ours
 from glassformer.formats.huggingface.tokenizers import ExternalTokenizer, control_ids, read_tokenizers
 from glassformer.formats.huggingface.vocabulary import remember
 from glassformer.formats.untrusted import load_restricted
@@ -60,11 +60,6 @@ def read_pickle(path: Path) -> dict[str, Any]:
     if not isinstance(found.get("model"), Mapping) or not all(isinstance(t, Tensor) for t in found["model"].values()):
         raise UserError("{path} is not a checkpoint of nanoGPT: it has no model of tensors", path)
     return found
-
-
-def nanogpt_table(config: ModelConfig) -> list[Entry]:
-    """GPT-2's names, matrices not transposed."""
-    return [replace(entry, transpose=False) for entry in GPT2.table(config)]
 
 
 def nanogpt_config(arguments: Mapping[str, Any], path: Path) -> ModelConfig:
@@ -109,7 +104,8 @@ def read_nanogpt(path: Path, *, allowed: bool, tokenizer: Path | None) -> Import
     tensors = {n: t for n, t in tensors.items() if not n.endswith((".attn.bias", ".attn.masked_bias"))}
     with shapes_alone():
         shapes = {name: p.shape for name, p in build_model(config).named_parameters()}
-    own = to_ours(nanogpt_table(config), tensors, shapes, ignored=["lm_head.weight"])
+    table = [replace(entry, transpose=False) for entry in GPT2.table(config)]  # GPT-2's names
+    own = to_ours(table, tensors, shapes, ignored=["lm_head.weight"])
     end = next((i for i, name in theirs.names.items() if name in ("<|endoftext|>", "</s>", "\n")), None)
     vocabulary = control_ids("gpt", {"eos_token_id": end}, theirs, config.vocab_size)
     config, own = in_our_order(config, own, vocabulary, vocabulary)

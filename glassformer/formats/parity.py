@@ -6,7 +6,7 @@ compared under the other runtime's rules of length and stopping, which our searc
 
 What counts as equal depends on the numbers the weights are written in (`LIMITS`): float32 must agree to rounding, and nearly
 every answer must be the same; 16 and 8 bits lose something, and the report says how much. Where it is too much, the layers
-are compared one by one and the first that differs is named.
+of a program that shows them are compared one by one, and the first that differs is named.
 """
 
 from __future__ import annotations

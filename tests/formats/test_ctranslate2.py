@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 from glassformer.config import ModelConfig
 from glassformer.errors import ConfigError
 from glassformer.formats.ctranslate2 import spec as conversion
-from glassformer.models import build_model
 from glassformer.nn.rows import Rows
 from tests.laws.zoo import SMALL, small, variants
 
@@ -72,18 +70,3 @@ def test_most_of_the_zoo_can_be_converted() -> None:
         ModelConfig(**{**SMALL, "family": case.values[0], **case.values[1]}) for case in variants("transformer", "gpt")
     ]
     assert sum(conversion.unsupported_setting(config) is None for config in every) > 0.5 * len(every)
-
-
-def test_8_bits_are_what_this_processor_has() -> None:
-    import ctranslate2
-
-    assert conversion.compute_type() in ctranslate2.get_supported_compute_types("cpu")
-
-
-def test_a_saved_model_can_be_read_by_anyone(tmp_path: Path) -> None:
-    import ctranslate2
-
-    model = build_model(ModelConfig(vocab_size=20, n_layer=1, n_head=2, n_embd=16, dropout=0.0)).eval()
-    conversion.save(model, tmp_path, VOCABULARIES, n_positions=16, quantization="int8")
-    translator = ctranslate2.Translator(str(tmp_path), compute_type=conversion.compute_type())
-    assert len(translator.translate_batch([["5", "6", "2"]], max_decoding_length=4)[0].hypotheses[0]) <= 4

@@ -96,6 +96,8 @@ def test_entities_are_found_however_they_are_spelled(content: bytes, tmp_path: P
     """Broken variants: bytes looked at in place of what the parser reads; their first 64 KiB alone."""
     with pytest.raises(UserError, match="entities can grow"):
         read_document(content, Path("a.xlf"))
+    with pytest.raises(UserError, match="not a Word document"):
+        read_document(content, Path("a.docx"))
     (tmp_path / "a.tmx").write_bytes(content)
     with pytest.raises(UserError, match="entities can grow"):
         list(open_split(DataConfig(train=str(tmp_path / "a.tmx")), "train"))

@@ -6,7 +6,6 @@ with onnxruntime alone.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from glassformer.errors import UserError
 from glassformer.formats.huggingface.writer import write_tokenizers
 from glassformer.formats.onnx import spec as conversion
 from glassformer.formats.onnx.engine import OnnxNet, session, with_net
-from glassformer.formats.runtime import Activations, Case, Ids, Runtime, layers_of
+from glassformer.formats.runtime import Ids, Runtime
 from glassformer.formats.untrusted import LARGEST_JSON, read_json
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
@@ -64,38 +63,6 @@ class OnnxRuntime(Runtime):
         config = replace(self.rules, engine="onnx", beam=beam, max_new_tokens=limit)
         found = translate_batch(self.twin, [list(p) for p in prompts], config, special=self.special)
         return [hypotheses[0].ids for hypotheses in found]
-
-    def activations(self, case: Case) -> Activations:
-        """What comes out of each layer: the graphs again, with the layers' outputs as outputs of their own."""
-        seen: Activations = {}
-        with tempfile.TemporaryDirectory(prefix="glassformer-") as place:
-            for path in self.folder.glob("*.onnx"):
-                self.watch(path, Path(place) / path.name, case, seen)
-        return {name: seen[name] for name in layers_of(self.model) if name in seen}
-
-    def watch(self, path: Path, copy: Path, case: Case, seen: Activations) -> None:
-        """One graph run for one case, its layers kept in `seen`."""
-        import onnx
-
-        graph = onnx.load(str(path))
-        made = {out for node in graph.graph.node for out in node.output}
-        names = [name for name in layers_of(self.model) if name in made]
-        for name in names:
-            graph.graph.output.append(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None))
-        onnx.save(graph, str(copy))
-        runner = session(copy, 1)
-        pairs = self.family == "transformer"
-        if pairs and path.name == "decoder.onnx":
-            ids = np.array([[BOS, *case.answer[:-1]]])
-            source = np.array([case.prompt])
-            given = self.net.encode(source, np.ones_like(source)) | self.net.start(1).past
-        else:
-            ids = np.array([[*case.prompt, *([] if pairs else case.answer[:-1])]])
-            given = {} if self.family != "gpt" else dict(self.net.start(1).past)
-        given |= {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        wanted = {one.name for one in runner.get_inputs()}
-        for name, value in zip(names, runner.run(names, {k: v for k, v in given.items() if k in wanted}), strict=True):
-            seen[name] = value[0]
 
 
 POSITIONS = 512  # rows, at least, of a table of positions that has no end

@@ -31,11 +31,10 @@ from glassformer.errors import UserError
 from glassformer.files.user_data import FileFacts
 from glassformer.language import _
 from glassformer.screen import Progress, say, watched
-from glassformer.text.extension import Extended, extend
 from glassformer.text.imported import load_tokenizer
 from glassformer.text.languages import lowercase
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.tokenizers import Extension, Tokenizers
+from glassformer.text.tokenizers import Extended, Extension, Tokenizers, extend
 
 TARGETS_TRIED = 100_000  # of each split, whether the tokenizer can write them
 BEFORE = 20  # characters that are shown before the first that it cannot

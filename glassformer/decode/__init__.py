@@ -3,13 +3,11 @@ model score it (stepper.py) and a search choose (search.py)."""
 
 from glassformer.decode.constraints import spellings
 from glassformer.decode.driver import Driver
-from glassformer.decode.generate import Streamed, answer, check_request, generate_batch, stream, translate_batch
+from glassformer.decode.generate import answer, check_request, generate_batch, stream, translate_batch
 from glassformer.decode.longtext import Piece, fits_within, join_pieces, split_text, unwrapped
-from glassformer.decode.predict import MaskPrediction, classify, fill, tag
 from glassformer.decode.request import (
     NO_CONSTRAINTS,
     BeamTrace,
-    Candidate,
     Ending,
     Hypothesis,
     Request,
@@ -20,27 +18,21 @@ from glassformer.decode.request import (
 __all__ = [
     "NO_CONSTRAINTS",
     "BeamTrace",
-    "Candidate",
     "Driver",
     "Ending",
     "Hypothesis",
-    "MaskPrediction",
     "Piece",
     "Request",
     "SpecialTokens",
-    "Streamed",
     "TokenConstraints",
     "answer",
     "check_request",
-    "classify",
-    "fill",
     "fits_within",
     "generate_batch",
     "join_pieces",
     "spellings",
     "split_text",
     "stream",
-    "tag",
     "translate_batch",
     "unwrapped",
 ]

@@ -25,17 +25,24 @@ import numpy as np
 import torch
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.buckets import next_power_of_2, slot_bucket, width_bucket
 from glassformer.decode.driver import Driver, Result
 from glassformer.decode.engines import EXTERNAL_ENGINES, answers_itself, decoding_model
 from glassformer.decode.ensemble import Ensemble
 from glassformer.decode.graphs import GraphRunner, GraphSession, session_pool
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
-from glassformer.decode.stepper import ModelStepper, Stepper, Texts, has_bounded_context
+from glassformer.decode.stepper import (
+    ModelStepper,
+    Stepper,
+    Texts,
+    has_bounded_context,
+    next_power_of_2,
+    slot_bucket,
+    width_bucket,
+)
 from glassformer.nn.cache import KVCache
-from glassformer.nn.host import on_device
 from glassformer.nn.modes import eval_mode
+from glassformer.nn.rows import on_device
 
 POLL_EVERY = 2  # steps
 

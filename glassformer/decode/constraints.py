@@ -101,7 +101,7 @@ class Terms:
         return [term for t, term in enumerate(self.all) if not mask >> t & 1]
 
     def missing(self, written: Sequence[int]) -> int:
-        """So many further tokens are needed to meet every term."""
+        """The number of further tokens that meet every term."""
         if self.distance is not None:
             return int(self.distance[self.state(written)])
         written, unmet = tuple(written), self.unmet(written)
@@ -122,15 +122,14 @@ class Terms:
 
 
 def tokens_given(constraints: TokenConstraints) -> int:
-    """So many new tokens stand in an answer whatever the terms overlap with: what is forced, or the longest term."""
+    """The number of new tokens in an answer whatever the terms overlap with: the prefix, or the longest term."""
     longest = max((min(map(len, term)) for term in constraints.terms if term), default=0)
-    return max(longest, len(constraints.prefix), max(constraints.forced, default=-1) + 1)
+    return max(longest, len(constraints.prefix))
 
 
 def tokens_needed(constraints: TokenConstraints) -> int:
-    """So many new tokens an answer takes at least, with EOS."""
-    last_forced = max(constraints.forced, default=-1) + 1
-    return max(last_forced, len(constraints.prefix)) + Terms.of(constraints.terms).missing(constraints.prefix) + 1
+    """The fewest new tokens of an answer, with EOS."""
+    return len(constraints.prefix) + Terms.of(constraints.terms).missing(constraints.prefix) + 1
 
 
 def begun(written: tuple[int, ...], spelling: tuple[int, ...]) -> int:

@@ -25,10 +25,7 @@ from typing import Any
 import torch
 
 from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode.admission import check_ids, check_settings, empty_answer, limits_for
 from glassformer.decode.align import alignments
-from glassformer.decode.buckets import INVARIANT_STEP, invariant_width
-from glassformer.decode.choose import hash_ids
 from glassformer.decode.engines import (
     LogitsEngine,
     SearchEngine,
@@ -39,16 +36,28 @@ from glassformer.decode.engines import (
     suits_external,
 )
 from glassformer.decode.ensemble import Ensemble, EnsembleStepper
-from glassformer.decode.request import NO_CONSTRAINTS, BeamTrace, Hypothesis, Request, SpecialTokens
+from glassformer.decode.filters import hash_ids
+from glassformer.decode.lengths import limits_for
+from glassformer.decode.request import (
+    NO_CONSTRAINTS,
+    BeamTrace,
+    Hypothesis,
+    Request,
+    SpecialTokens,
+    check_ids,
+    check_settings,
+)
 from glassformer.decode.search import SearchState
 from glassformer.decode.shortlist import shortlist_of
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import (
+    INVARIANT_STEP,
     ModelStepper,
     PlainStepper,
     Stepper,
     context_start,
     has_bounded_context,
+    invariant_width,
 )
 from glassformer.decode.streaming import Decode, cut_at_stop, stopping_criterion
 from glassformer.errors import ConfigError, Notice
@@ -75,10 +84,8 @@ class Driver:
         align: bool = False,
         trace: bool = False,
     ) -> None:
-        if next(model.parameters()).device.type not in (
-            "cpu",
-            "cuda",
-        ):  # Apple's has no float64, in which the search adds up
+        # Apple's devices have no float64, in which the search adds up.
+        if next(model.parameters()).device.type not in ("cpu", "cuda"):
             model = converted(model, torch.device("cpu"))
         self.model, self.config, self.special = model, config or DecodeConfig(), special or SpecialTokens()
         self.text, self.align, self.trace = text, align, trace
@@ -114,7 +121,8 @@ class Driver:
         if request.constraints is not NO_CONSTRAINTS:
             check_settings(self.config, request, self.text)
         if not request.ids and self.has_source:
-            return [(request_id, self.finish(request, empty_answer(self.trace)))]
+            empty = Hypothesis([], 0.0, 0.0, [], "eos", trace=BeamTrace() if self.trace else None)
+            return [(request_id, self.finish(request, [empty]))]
         if not isinstance(request.ids, list) or not request.ids:
             request = replace(request, ids=list(request.ids) or [self.special.bos])
         check_ids(self.model, request_id, request.ids)

@@ -101,7 +101,7 @@ def suits_external(model: Any) -> bool:
 
 
 def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
-    """The model that decodes so many rows at most: a copy for decoding, with the weights of now, or the model itself. A single
+    """The model that decodes at most `rows` rows: a copy for decoding, with the weights of now, or the model itself. A single
     row on a CPU gains nothing from packed weights."""
     weight = next(model.parameters())
     precision = precision_of(model, config) if weight.is_cuda else "model"
@@ -109,11 +109,14 @@ def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
         return model if precision == "model" or config.engine == "plain" else converted(model, torch.bfloat16)
     try:
         from glassformer.accel.decoding.block import decoding_copy
-        from glassformer.accel.decoding.operations import PackedOps, TorchOps
     except ImportError:  # without that room the model itself decodes
         return model
-    packed = "invariant" if config.batch_invariant else "packed"
-    kind = precision if weight.is_cuda else "single" if rows == 1 else packed
+    if weight.is_cuda:
+        kind = precision
+    elif rows == 1:
+        kind = "single"
+    else:
+        kind = "invariant" if config.batch_invariant else "packed"
     modules = [(id(module), type(module), is_known(module)) for module in model.modules()]
     modules += [(*map(id, model.parameters()), weight.device, weight.dtype)]
     checksum = weight_checksum(model) if kind != "single" else torch.empty(0)
@@ -128,13 +131,7 @@ def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
         if known is None or not same:
             base = converted(model, torch.bfloat16) if precision == "bf16" else model
             base = base if not weight.is_cuda or base is not model else converted(model, weight.dtype)
-            ops = (
-                gpu_ops(model)
-                if weight.is_cuda
-                else TorchOps()
-                if kind == "single"
-                else PackedOps(drops_padding=kind == "packed")
-            )
+            ops = make_ops(model, kind)
             known = kept[kind] = DecodingCopy(modules, checksum, ops, decoding_copy(base, ops))
     return known.model
 
@@ -160,15 +157,18 @@ def precision_of(model: Any, config: DecodeConfig) -> str:
     return "bf16" if suits else "model"
 
 
-def gpu_ops(model: Any) -> Any:
-    """The table of operations for a GPU: by kernels, where there is Triton."""
-    if not machine.has_triton():
-        from glassformer.accel.decoding.operations import TorchOps
+def make_ops(model: Any, kind: str) -> Any:
+    """The table of operations for a copy of this kind: on a GPU by kernels, where there is Triton; on a CPU with packed weights,
+    unless it decodes a single row."""
+    from glassformer.accel.decoding.operations import PackedOps, TorchOps
 
+    if next(model.parameters()).is_cuda and machine.has_triton():
+        from glassformer.accel.decoding.triton import TritonOps
+
+        return TritonOps(model.config)
+    if next(model.parameters()).is_cuda or kind == "single":
         return TorchOps()
-    from glassformer.accel.decoding.triton import TritonOps
-
-    return TritonOps(model.config)
+    return PackedOps(drops_padding=kind == "packed")
 
 
 def slot_memory(model: Any, beams: int, limit: int, prompt: int, source: int) -> int:

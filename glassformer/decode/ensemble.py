@@ -55,7 +55,7 @@ class Ensemble(Transformer):
 
     @handed_out.setter
     def handed_out(self, value: bool) -> None:
-        """Said of every member."""
+        """Sets it on every member."""
         for member in self.members:
             member.handed_out = value
 

@@ -10,10 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glassformer.config import DecodeConfig
-from glassformer.decode.admission import check_settings
 from glassformer.decode.captured import make_driver
 from glassformer.decode.driver import FIRST_BATCH, LOOKAHEAD_BATCHES, Driver, Result
-from glassformer.decode.request import NO_CONSTRAINTS, Hypothesis, Request, SpecialTokens, TokenConstraints
+from glassformer.decode.request import (
+    NO_CONSTRAINTS,
+    Hypothesis,
+    Request,
+    SpecialTokens,
+    TokenConstraints,
+    check_settings,
+)
 from glassformer.decode.streaming import Decode, Streamer
 from glassformer.errors import ConfigError
 

@@ -27,7 +27,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from glassformer.config import DecodeConfig
+from glassformer.config import DecodeConfig, ModelConfig
+from glassformer.decode.constraints import tokens_given, tokens_needed
+from glassformer.decode.request import Request
+from glassformer.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def nothing_better_can_come(
 
 
 def translation_limits(config: DecodeConfig, source: int) -> tuple[int, int]:
-    """Fewest and most new tokens for a source of so many tokens."""
+    """The fewest and most new tokens for a source of `source` tokens."""
     most = config.max_new_tokens
     if most is None:
         most = max(1, math.floor(config.max_ratio * source + config.max_extra))
@@ -95,6 +98,29 @@ def translation_limits(config: DecodeConfig, source: int) -> tuple[int, int]:
 
 
 def generation_limits(config: DecodeConfig, block_size: int) -> tuple[int, int]:
-    """Fewest and most new tokens after a prompt."""
+    """The fewest and most new tokens after a prompt."""
     most = config.max_new_tokens or max(block_size, config.min_new_tokens)
     return config.min_new_tokens, most
+
+
+def limits_for(model: ModelConfig, config: DecodeConfig, request: Request) -> tuple[int, int]:
+    """The fewest and most new tokens of an answer: as the request or the settings say, enough for what it must contain, and no
+    more than the model has learned positions for. What it must contain fits into a block, or into what was asked for."""
+    if request.limits is not None:
+        fewest, most = request.limits
+    elif model.family == "transformer":
+        fewest, most = translation_limits(config, len(request.ids))
+    else:
+        fewest, most = generation_limits(config, model.block_size)
+    learned = model.family == "transformer" and model.positions == "learned"
+    room = model.block_size if learned else max(model.block_size, most)
+    constraints, needed = request.constraints, 0
+    if constraints:  # by what takes no time to count first: a term may be as long as a book
+        needed = tokens_given(constraints)
+        needed = tokens_needed(constraints) if needed < room else needed + 1
+    if needed > room:
+        raise UserError("what the answer must contain is longer than the {room} tokens this model can write", room)
+    most = max(most, needed)
+    if learned:
+        most = min(most, model.block_size)
+    return min(fewest, most), most

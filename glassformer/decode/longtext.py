@@ -128,7 +128,7 @@ def runs_on(character: str) -> bool:
 
 
 def fits_within(encode: Callable[[str], list[int]], most: int) -> Callable[[str], bool]:
-    """Is a text at most so many tokens? One of very many characters is not even encoded to see."""
+    """Is a text at most `most` tokens? One of very many characters is not even encoded to see."""
     return lambda text: len(text) <= 64 * most and len(encode(text)) <= most
 
 

@@ -10,11 +10,15 @@ Every engine takes the same requests and gives the same results; one that cannot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from glassformer.errors import UserError
+from torch import nn
+
+from glassformer.config import DecodeConfig
+from glassformer.decode.streaming import Decode
+from glassformer.errors import ConfigError, UserError
 
 Spellings = tuple[tuple[int, ...], ...]
 """The ways to write one glossary term, each as ids."""
@@ -46,31 +50,25 @@ class SpecialTokens:
 
 @dataclass(frozen=True)
 class TokenConstraints:
-    """What one answer must be like. Everything is in ids, but for the stop strings."""
+    """The constraints on one answer. Everything is in ids, but for the stop strings."""
 
     prefix: tuple[int, ...] = ()  # it begins so
-    unscored: int = (
-        0  # so many of the prefix's tokens do not count in the search: every answer of the model begins with them
-    )
-    forced: Mapping[int, int] = field(default_factory=dict)  # place (from 0) to token
+    unscored: int = 0  # tokens of the prefix that every answer begins with: they do not count in the search
     banned: tuple[tuple[int, ...], ...] = ()  # sequences, of one token or several, that never occur
     terms: tuple[Spellings, ...] = ()  # each occurs, in one of its spellings
     stops: tuple[str, ...] = ()  # the text ends before the first of them
 
     def __bool__(self) -> bool:
-        return bool(self.prefix or self.forced or self.banned or self.terms or self.stops)
+        return bool(self.prefix or self.banned or self.terms or self.stops)
 
     def token_at(self, place: int) -> int | None:
         """The token that must stand there, if any."""
-        if place < len(self.prefix):
-            return self.prefix[place]
-        return self.forced.get(place)
+        return self.prefix[place] if place < len(self.prefix) else None
 
     def check(self, vocab_size: int, special: SpecialTokens) -> None:
         """Refuse in a sentence what no answer could meet."""
         for name, sequences in (
             ("prefix", [self.prefix]),
-            ("forced", [tuple(self.forced.values())]),
             ("banned", self.banned),
             ("terms", [spelling for term in self.terms for spelling in term]),
         ):
@@ -87,14 +85,10 @@ class TokenConstraints:
                 raise UserError("terms: a glossary term without any token cannot appear; leave it out")
             for spelling in term:
                 self.refuse_forbidden(spelling, special, "a glossary term")
-        for place, token in self.forced.items():
-            if place < len(self.prefix) and self.prefix[place] != token:
-                raise UserError("the prefix and the forced tokens ask for two different tokens at place {place}", place)
         self.refuse_forbidden(self.prefix, special, "the prefix")
-        if self.terms and (self.forced or self.stops):
+        if self.terms and self.stops:
             raise UserError(
-                "glossary terms cannot be promised together with forced places or stop strings, which may cut one in two; "
-                "ask for one of them"
+                "glossary terms cannot be promised together with stop strings, which may cut one in two; ask for one of them"
             )
         if any(not stop for stop in self.stops):
             raise UserError("stops: an empty stop string would end every text at once; leave it out")
@@ -165,3 +159,34 @@ class Hypothesis:
 def ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     """Best first; what was cut at the limit behind what ended; of equals, the one that was found first."""
     return sorted(hypotheses, key=lambda h: (not h.complete, -h.score))
+
+
+def check_settings(config: DecodeConfig, request: Request, text: Decode | None) -> None:
+    """Refuse in a sentence what cannot go together."""
+    constraints = request.constraints
+    if constraints.terms and config.temperature > 0:
+        raise ConfigError("glossary terms need a search; set decode.temperature to 0")
+    if constraints.terms and config.groups > 1:
+        raise ConfigError("glossary terms and diverse n-best share out the beam in two ways; set decode.groups to 1")
+    if constraints.stops and text is None:
+        raise ValueError("stop strings need `text`, the function that turns ids into text")
+
+
+def check_ids(model: Any, index: int, ids: Sequence[int]) -> None:
+    """Refuse in a sentence ids that the model does not know, and more of them than it has positions for."""
+    c, has_source = model.config, model.config.family == "transformer"
+    vocab_size = (c.source_vocab_size or c.vocab_size) if has_source else c.vocab_size
+    if (min(ids) < 0 or max(ids) >= vocab_size) and isinstance(getattr(model, "decoder", None), nn.Module):
+        wrong = next(i for i in ids if not 0 <= i < vocab_size)
+        raise ValueError(
+            f"token id {wrong} is not in the vocabulary, whose ids run from 0 to {vocab_size - 1}; "
+            "was the text encoded with another tokenizer?"
+        )
+    if has_source and c.positions == "learned" and len(ids) > c.block_size:
+        raise UserError(
+            "source {index} has {n_ids} tokens, and this model has learned positions for {block_size}; "
+            "split it into sentences",
+            index + 1,
+            len(ids),
+            c.block_size,
+        )

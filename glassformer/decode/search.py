@@ -12,6 +12,11 @@ with the text of another, so that there are as many different answers as are ask
 The sums are kept in float64, so that what is returned is what forced decoding of the same tokens gives. The module knows of
 the model only its logits.
 
+    n   slots that are active              R   rows, of all of them: n * K
+    K   beams of a slot (its rows)         C   candidates that are looked at, in order
+    G   groups of a slot; g: one of them   M   hypotheses that end
+    W   rows of a group: K / G             V   vocabulary;   T   tokens written
+
 The state from step to step is in slots.py. `step` never waits for the device, but for what a host has to do: glossary terms,
 stop strings and traces (`needs_host`). On a CPU, where reading a value costs nothing, it skips what has no effect
 (`may_sync`).
@@ -29,11 +34,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from glassformer.decode import choose, filters
 from glassformer.decode.constraints import Terms, choose_with_terms
+from glassformer.decode.filters import ban_sequences, force, no_repeat_ngram, repetition_penalty, sample, topk, warp
 from glassformer.decode.lengths import Lengths, length_rule, nothing_better_can_come
 from glassformer.decode.request import Candidate
-from glassformer.decode.slots import Slots
+from glassformer.decode.slots import ENDINGS, Slots
 
 
 @dataclass
@@ -71,16 +76,17 @@ class SearchState(Slots):
             candidates = self.candidates(n, g, scores[:, g], raw[:, g], penalty)
             if self.any_terms:
                 self.constrain(candidates, scores[:, g], raw[:, g])
-            order, dead = self.select_alive(n, g, candidates)
-            # Where nothing is left, all stays as it is.
-            same = torch.arange(group_size, device=order.device)
-            parent = torch.where(dead.all(dim=1, keepdim=True), same, candidates.parent.gather(1, order))
+            order, exhausted = self.select_alive(n, g, candidates)
+            # Where nothing is left, all stays as it is: every row is its own parent.
+            identity = torch.arange(group_size, device=order.device)
+            parent = torch.where(exhausted.all(dim=1, keepdim=True), identity, candidates.parent.gather(1, order))
             parents.append(parent + g * group_size)
-            tokens.append(candidates.token.gather(1, order).masked_fill(dead, 0))
+            tokens.append(candidates.token.gather(1, order).masked_fill(exhausted, 0))
             new_logprobs.append(candidates.logprob.gather(1, order))
-            self.totals[:n, g] = candidates.total.gather(1, order).masked_fill(dead, -math.inf)
+            self.totals[:n, g] = candidates.total.gather(1, order).masked_fill(exhausted, -math.inf)
             if penalty is not None:
-                penalty = penalty.scatter_add(1, tokens[g], self.config.diversity * (~dead).to(penalty.dtype))
+                # The groups after this one pay for the tokens that it has chosen.
+                penalty = penalty.scatter_add(1, tokens[g], self.config.diversity * (~exhausted).to(penalty.dtype))
         rows, chosen, logprob = (p[0] if groups == 1 else torch.cat(p, 1) for p in (parents, tokens, new_logprobs))
         self.reorder_and_append(n, rows, chosen, logprob)
         if self.any_stops:
@@ -95,11 +101,11 @@ class SearchState(Slots):
         scores = logprobs
         if self.any_filters:
             history = self.history(n)
-            scores = filters.repetition_penalty(logprobs.clone(), history, config.repetition_penalty)
-            scores = filters.no_repeat_ngram(scores, history, config.no_repeat_ngram)
+            scores = repetition_penalty(logprobs.clone(), history, config.repetition_penalty)
+            scores = no_repeat_ngram(scores, history, config.no_repeat_ngram)
             if any(job.constraints.banned for job in jobs):
                 parts = zip(scores.split(beams), history.split(beams), jobs)
-                scores = torch.cat([filters.ban_sequences(s, h, job.constraints.banned) for s, h, job in parts])
+                scores = torch.cat([ban_sequences(s, h, job.constraints.banned) for s, h, job in parts])
         if self.never.numel():
             scores.index_fill_(1, self.never, -math.inf)
         if self.ends and not (self.may_sync and (self.written_host[:n] >= self.minimum_host[:n]).all()):
@@ -110,10 +116,10 @@ class SearchState(Slots):
             return scores
         forced = [job.constraints.token_at(int(length)) for job, length in zip(jobs, self.written_host)]
         if any(token is not None for token in forced):
-            # What is forced is forced even where another filter is against it, and counts as the model scores it.
+            # A prefix is written even where another filter is against it, and counts as the model scores it.
             forced_ids = torch.tensor([-1 if token is None else token for token in forced]).to(scores.device)
             forced_ids = forced_ids.repeat_interleave(beams)
-            scores = torch.where((forced_ids >= 0)[:, None], filters.force(logprobs, forced_ids), scores)
+            scores = torch.where((forced_ids >= 0)[:, None], force(logprobs, forced_ids), scores)
             unscored = [job.constraints.unscored > length for job, length in zip(jobs, self.written_host)]
             if any(unscored):
                 (rows,) = np.nonzero(np.repeat(unscored, beams))
@@ -122,11 +128,12 @@ class SearchState(Slots):
         return scores
 
     def history(self, n: int) -> Int[Tensor, "R all"]:
-        """What each row has read and written (prompt and tokens), padded on the left with -1."""
+        """The prompt and the tokens of each row, padded on the left with -1."""
         jobs, device = self.jobs[:n], self.written.device
         before = max((len(job.prompt) for job in jobs), default=0)
         prompts = torch.tensor([[*[-1] * (before - len(job.prompt)), *job.prompt] for job in jobs], dtype=torch.long)
         length = self.longest_written(n)
+        # Texts that are shorter than the longest move to the right, so that all end in the last column.
         places = torch.arange(before + length, device=device) - (length - self.written[:n])[:, None]
         rows = torch.cat(
             [prompts.view(n, -1).to(device)[:, None].expand(-1, self.beams, -1), self.ids[:n, :, :length]], 2
@@ -149,12 +156,12 @@ class SearchState(Slots):
             if self.do_sample:
                 at = self.written[:n, None].clamp(max=self.max_length - 1)
                 uniform = self.uniforms[:n].gather(1, at).squeeze(1)
-                token = choose.sample(choose.warp(scores[:, 0], self.config), uniform)[:, None]
+                token = sample(warp(scores[:, 0], self.config), uniform)[:, None]
             else:
-                token = choose.topk(penalised[:, 0], 1)[1]
+                token = topk(penalised[:, 0], 1)[1]
             value, parent = scores[:, 0].gather(1, token), torch.zeros_like(token)
         else:
-            best = choose.topk(penalised.flatten(0, 1), min(self.n_candidates, vocab_size))
+            best = topk(penalised.flatten(0, 1), min(self.n_candidates, vocab_size))
             per_row = best[0].size(1)
             totals = (before[:, :, None] + best[0].double().view(n, self.group_size, -1)).flatten(1)
             order = totals.topk(min(self.n_candidates, self.group_size * per_row)).indices
@@ -163,10 +170,11 @@ class SearchState(Slots):
         logprob = raw.flatten(1).gather(1, parent * vocab_size + token) if self.any_filters else value
         return Candidates(before.gather(1, parent) + value.double(), parent, token, logprob)
 
-    def constrain(self, found: Candidates, scores: Float[Tensor, "n W V"], raw: Float[Tensor, "n W V"]) -> None:
-        """Slots with glossary terms get the candidates that the banks choose. A forced token leaves no choice."""
-        for n in range(found.total.size(0)):
-            job, length, width = self.jobs[n], int(self.written_host[n]), found.total.size(1)
+    def constrain(self, candidates: Candidates, scores: Float[Tensor, "n W V"], raw: Float[Tensor, "n W V"]) -> None:
+        """Slots with glossary terms get the candidates that the banks choose. A prefix leaves no choice."""
+        width = candidates.total.size(1)
+        for n in range(candidates.total.size(0)):
+            job, length = self.jobs[n], int(self.written_host[n])
             if not job.constraints.terms or job.constraints.token_at(length) is not None:
                 continue
             chosen = choose_with_terms(
@@ -180,9 +188,9 @@ class SearchState(Slots):
                 ends=self.ends,
             )
             chosen += [(-math.inf, 0, 0)] * (width - len(chosen))
-            total, parent, token = (torch.tensor(part, device=found.total.device) for part in zip(*chosen))
-            found.total[n], found.parent[n], found.token[n] = total, parent, token
-            found.logprob[n] = raw[n, parent, token]
+            total, parent, token = (torch.tensor(column, device=candidates.total.device) for column in zip(*chosen))
+            candidates.total[n], candidates.parent[n], candidates.token[n] = total, parent, token
+            candidates.logprob[n] = raw[n, parent, token]
 
     def is_end(self, token: Int[Tensor, "n C"]) -> Bool[Tensor, "n C"]:
         """Which of these tokens end a text."""
@@ -191,30 +199,33 @@ class SearchState(Slots):
             ends = ends | (token == end)
         return ends
 
-    def select_alive(self, n: int, g: int, found: Candidates) -> tuple[Int[Tensor, "n W"], Bool[Tensor, "n W"]]:
-        """Keep what has finished; say which candidates stay alive (indices in the ranking), and which rows are left dead."""
-        impossible = found.total == -math.inf
-        is_eos = self.is_end(found.token) & ~impossible
-        first = min(self.group_size, found.total.size(1))
+    def select_alive(self, n: int, g: int, candidates: Candidates) -> tuple[Int[Tensor, "n W"], Bool[Tensor, "n W"]]:
+        """Keep what has finished; the candidates that stay alive (indices in the ranking), and the rows without one."""
+        impossible = candidates.total == -math.inf
+        is_eos = self.is_end(candidates.token) & ~impossible
+        # Only an end among the first W is a finished hypothesis; one that ranks lower is dropped.
+        first = min(self.group_size, candidates.total.size(1))
         ends = is_eos[:, :first]
         if not self.may_sync or bool(ends.any()):
-            self.add_finished(n, g, ends, found.total[:, :first], found.parent[:, :first], found.logprob[:, :first], 1)
+            ranked = (column[:, :first] for column in (candidates.total, candidates.parent, candidates.logprob))
+            self.add_finished(n, g, ends, *ranked, ENDINGS.index("eos"))
         out = is_eos | impossible
         if self.n_candidates == 1:
-            order, dead = torch.zeros_like(found.parent), out
+            order, exhausted = torch.zeros_like(candidates.parent), out
         else:
+            # A stable sort: the candidates that go on come first, in their own order.
             order = out.to(torch.uint8).sort(dim=1, stable=True).indices[:, : self.group_size]
-            dead = out.gather(1, order)
+            exhausted = out.gather(1, order)
         missing = self.group_size - order.size(1)
         if missing:
-            order, dead = F.pad(order, (0, missing)), F.pad(dead, (0, missing), value=True)
+            order, exhausted = F.pad(order, (0, missing)), F.pad(exhausted, (0, missing), value=True)
         if self.any_traces:
-            self.record_trace(n, g, found, order, dead)
+            self.record_trace(n, g, candidates, order, exhausted)
         # Where no token at all is allowed and nothing has ended, the hypotheses end where they are.
-        if not self.may_sync or bool(dead.any()):
-            stuck = dead.all(dim=1) & ~self.group_done[:n, g] & (self.finished_count[:n, g] == 0)
+        if not self.may_sync or bool(exhausted.any()):
+            stuck = exhausted.all(dim=1) & ~self.group_done[:n, g] & (self.finished_count[:n, g] == 0)
             self.keep_unfinished(n, g, stuck, self.written[:n])
-        return order, dead
+        return order, exhausted
 
     def keep_unfinished(self, n: int, g: int, where: Bool[Tensor, "n"], length: Int[Tensor, "n"]) -> None:
         """In these slots, what is alive ends here, unfinished."""
@@ -234,17 +245,18 @@ class SearchState(Slots):
         """What has just ended, among the group's best finished hypotheses; of equals the one that was there before. `row`:
         the row of the group that it continues."""
         longest = max(1, self.longest_written(n))
-        past = (row + g * self.group_size)[:, :, None].expand(-1, -1, longest)
-        ids, logprobs = self.ids[:n, :, :longest].gather(1, past), self.logprobs[:n, :, :longest].gather(1, past)
+        parents = (row + g * self.group_size)[:, :, None].expand(-1, -1, longest)
+        ids, logprobs = self.ids[:n, :, :longest].gather(1, parents), self.logprobs[:n, :, :longest].gather(1, parents)
         length = self.written[:n, None].expand_as(ends)
         if self.groups > 1:
             ends = ends & ~self.is_duplicate(n, g, ids, length)
         self.finished_count[:n, g] += ends.sum(dim=1)
-        divisor = self.divisors[int(ending == 1)].gather(0, self.written[:n].clamp(max=self.max_length))
+        divisor = self.divisors[int(ENDINGS[ending] == "eos")].gather(0, self.written[:n].clamp(max=self.max_length))
         score = torch.where(ends, total / divisor[:, None], -math.inf)
-        every = torch.cat([self.finished_score[:n, g], score], dim=1)
-        best = every.sort(dim=1, descending=True, stable=True).indices[:, : self.n_keep]
-        self.finished_score[:n, g] = every.gather(1, best)
+        # Those that were there stand first, and the sort is stable: of equals the older one stays.
+        scores = torch.cat([self.finished_score[:n, g], score], dim=1)
+        best = scores.sort(dim=1, descending=True, stable=True).indices[:, : self.n_keep]
+        self.finished_score[:n, g] = scores.gather(1, best)
         deep = best[:, :, None].expand(-1, -1, longest)
         for old, new in (
             (self.finished_ids[:n, g, :, :longest], ids),
@@ -270,8 +282,7 @@ class SearchState(Slots):
         last = (self.written[:n] + 1 >= self.limit[:n])[:, None]
         beyond = torch.arange(longest, device=texts.device) >= self.written[:n, None, None]
         for rows, chosen in zip(parents, tokens, strict=True):
-            past = rows[:, :, None].expand(-1, -1, longest)
-            theirs = self.ids[:n, :, :longest].gather(1, past)
+            theirs = self.ids[:n, :, :longest].gather(1, rows[:, :, None].expand(-1, -1, longest))
             same = ((texts[:, :, None] == theirs[:, None]) | beyond[:, None]).all(-1) & last[..., None]
             # Added up, since two rows of the other group may have come to the same token from different texts.
             out = torch.zeros_like(mine, dtype=torch.int32)
@@ -297,8 +308,8 @@ class SearchState(Slots):
         at = self.written[:n, None, None].clamp(max=self.max_length - 1).expand(-1, self.beams, 1)
         for tensor, new in ((self.ids, tokens), (self.logprobs, logprob)):
             if self.beams > 1:
-                past = parents[:, :, None].expand(-1, -1, longest)
-                tensor[:n, :, :longest] = tensor[:n, :, :longest].gather(1, past)
+                of_parents = parents[:, :, None].expand(-1, -1, longest)
+                tensor[:n, :, :longest] = tensor[:n, :, :longest].gather(1, of_parents)
             tensor[:n].scatter_(2, at, new[:, :, None].to(tensor.dtype))
         self.written[:n] += 1
         self.written_host[:n] += 1
@@ -317,7 +328,7 @@ class SearchState(Slots):
         rows = torch.arange(self.group_size, device=ends.device).expand(n, -1)
         for g in range(self.groups):
             totals = self.totals[:n, g]
-            self.add_finished(n, g, ends[:, g], totals, rows, torch.zeros_like(totals), 2)
+            self.add_finished(n, g, ends[:, g], totals, rows, torch.zeros_like(totals), ENDINGS.index("stop"))
             totals.masked_fill_(ends[:, g], -math.inf)
 
     def stop_rule_met(self, n: int, best: Float[Tensor, "n G"]) -> Bool[Tensor, "n G"]:
@@ -351,7 +362,7 @@ class SearchState(Slots):
         self.done[:n] = self.group_done[:n].all(dim=1)
 
     def record_trace(
-        self, n: int, g: int, found: Candidates, order: Int[Tensor, "n W"], dead: Bool[Tensor, "n W"]
+        self, n: int, g: int, candidates: Candidates, order: Int[Tensor, "n W"], exhausted: Bool[Tensor, "n W"]
     ) -> None:
         """Write a step into the traces."""
         rule = length_rule(self.config)
@@ -361,9 +372,9 @@ class SearchState(Slots):
             steps, place = job.trace.steps, int(self.written_host[slot])
             while len(steps) <= place:
                 steps.append([])
-            kept = {w: g * self.group_size + s for s, w in enumerate(order[slot].tolist()) if not dead[slot, s]}
-            columns = (part[slot].tolist() for part in (found.total, found.parent, found.token, found.logprob))
-            for w, (total, parent, token, logprob) in enumerate(zip(*columns)):
+            kept = {w: g * self.group_size + s for s, w in enumerate(order[slot].tolist()) if not exhausted[slot, s]}
+            columns = (candidates.total, candidates.parent, candidates.token, candidates.logprob)
+            for w, (total, parent, token, logprob) in enumerate(zip(*(column[slot].tolist() for column in columns))):
                 if total == -math.inf:
                     continue
                 is_eos = token in self.ends

@@ -34,7 +34,7 @@ class Shortlist:
     ) -> Int[np.ndarray, "own"]:
         """The target tokens of a sentence, in order: its shortlist, what ends a text, and whatever is asked for."""
         terms = [token for term in constraints.terms for spelling in term for token in spelling]
-        asked = [*special.ends, *constraints.prefix, *constraints.forced.values(), *terms]
+        asked = [*special.ends, *constraints.prefix, *terms]
         own = np.concatenate([self.frequent, self.likely[list(source)].ravel(), np.array(asked, dtype=np.int64)])
         own = np.unique(own)
         return own[own >= 0]

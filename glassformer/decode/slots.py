@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glassformer.config import DecodeConfig
-from glassformer.decode import choose
+from glassformer.decode.filters import uniforms
 from glassformer.decode.lengths import length_rule
 from glassformer.decode.request import (
     NO_CONSTRAINTS,
@@ -30,7 +30,7 @@ from glassformer.decode.request import (
     ranked,
 )
 from glassformer.errors import UserError
-from glassformer.nn.host import move_slots, on_device
+from glassformer.nn.rows import move_slots, on_device
 
 ENDINGS: tuple[Ending, ...] = ("length", "eos", "stop")
 
@@ -39,8 +39,8 @@ ENDINGS: tuple[Ending, ...] = ("length", "eos", "stop")
 class Job:
     """One slot's part in a search: a request, or one sample of it."""
 
-    limit: int  # at most so many new tokens, EOS included
-    minimum: int = 0  # EOS not before so many
+    limit: int  # the most new tokens, EOS included
+    minimum: int = 0  # the fewest tokens before EOS
     request_id: int = -1  # -1: nobody's, to fill a batch
     sample: int = 0
     prompt: Sequence[int] = ()  # what came before, where repetition counts it
@@ -126,7 +126,7 @@ class Slots:
         self.set_divisors(max_length)
 
     def set_divisors(self, max_length: int) -> None:
-        """The length rule's divisor of a sum of so many tokens: [0] without EOS (cut or stopped), [1] where it ends with EOS."""
+        """The length rule's divisors by number of tokens: [0] without EOS (cut or stopped), [1] with EOS at the end."""
         rule = length_rule(self.config)
         rows = [[rule.divisor(n, ended) for n in range(max_length + 2)] for ended in (False, True)]
         self.divisors = torch.tensor(rows, dtype=torch.float64, device=self.written.device)
@@ -193,7 +193,7 @@ class Slots:
                 which = [i for i, own in enumerate(seeds) if own == seed]
                 texts, samples = [jobs[i].text_hash for i in which], [jobs[i].sample for i in which]
                 slots = on_device(which, device) + start
-                self.uniforms[slots, :most] = choose.uniforms(seed, texts, samples, most).to(device)
+                self.uniforms[slots, :most] = uniforms(seed, texts, samples, most).to(device)
 
     def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:
         """Slots move to the places of others, which are free; n are left."""

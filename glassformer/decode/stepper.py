@@ -31,8 +31,37 @@ from glassformer.decode.slots import Job, Slots
 from glassformer.errors import Notice
 from glassformer.language import _
 from glassformer.nn.cache import KVCache
-from glassformer.nn.host import on_device
-from glassformer.nn.rows import Rows
+from glassformer.nn.rows import Rows, on_device
+
+SLOT_STEP = 256  # slots from bucket to bucket, where there are many
+INVARIANT_STEP = 8  # batch-invariant: widths are multiples of this
+
+
+def slot_bucket(number: int) -> int:
+    """The bucket of a number of slots. There are few, since each is captured anew; of few slots one more costs little."""
+    return next_power_of_2(number, least=1) if number <= 2 * SLOT_STEP else -(-number // SLOT_STEP) * SLOT_STEP
+
+
+def next_power_of_2(number: int, *, least: int = 16) -> int:
+    """The power of two that is at least so large."""
+    return max(least, 1 << (number - 1).bit_length())
+
+
+def width_bucket(number: int, *, least: int = 8) -> int:
+    """The bucket of a width: steps of an eighth to a quarter of it, so that there are few and little is wasted."""
+    step = least
+    while number > 8 * step:
+        step *= 2
+    return -(-number // step) * step
+
+
+def invariant_width(length: int, longest: int | None) -> int:
+    """The width of the rows of a text of `length` tokens, batch-invariant. `longest` is as wide as rows may be."""
+    width = (length // INVARIANT_STEP + 1) * INVARIANT_STEP
+    if longest is None or width <= longest:
+        return width
+    return longest if length < longest else length
+
 
 Texts = Sequence[Sequence[int]]
 
@@ -43,7 +72,7 @@ def has_bounded_context(model: ModelConfig) -> bool:
 
 
 def context_start(length: int, model: ModelConfig) -> int:
-    """Where the context of a text of so many tokens begins: 0, until positions run out."""
+    """Where the context of a text of `length` tokens begins: 0, until positions run out."""
     if not has_bounded_context(model) or length <= model.block_size:
         return 0
     stride = model.block_size - model.block_size // 2 + 1
@@ -170,7 +199,7 @@ class ModelStepper:
         return self.model.step(tokens, self.cache, **how)[:, -1]  # type: ignore[no-any-return]
 
     def recompute_contexts(self, state: Slots, n: int) -> None:
-        """Of slots whose context is full the last half is prefilled anew, each beam its own."""
+        """Prefills the last half of every context that is full anew, one for each beam."""
         assert self.cache is not None
         config, slots, contexts = self.config, [], []
         for slot, (text, written) in enumerate(zip(self.texts[:n], state.written_host)):

@@ -185,7 +185,7 @@ class UserFile:
             raise UserError("{path} cannot be read: {reason}", self.path, error.strerror) from None
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes of content; none at the end."""
+        """At most `size` bytes of content; none at the end."""
         return self._checked(self.handle.read, size)
 
     def read_lines(self) -> bytes:

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.tasks import TextModel, check_text
-from glassformer.tasks.fill import MASK_MARKER, masked_ids
-from glassformer.tasks.tag import words_of
+from glassformer.tasks.labels import MASK_MARKER, masked_ids, words_of
 from glassformer.tasks.translate import recased
 from glassformer.text.tokenizer import BOS, EOS, MASK, UNK, Tokenizer
 

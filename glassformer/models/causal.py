@@ -20,9 +20,9 @@ from torch import Tensor
 from glassformer.models.parts import BaseModel
 from glassformer.nn.block import BlockInputs, Decoder
 from glassformer.nn.cache import KVCache
-from glassformer.nn.host import most_of
 from glassformer.nn.masks import AttentionMask
 from glassformer.nn.positions import Rotation
+from glassformer.nn.rows import most_of
 
 
 class CachedInputs(BlockInputs):
@@ -33,17 +33,17 @@ class CachedInputs(BlockInputs):
 
     @cached_property
     def masks(self) -> tuple[AttentionMask, AttentionMask]:
-        """Of self-attention and of cross-attention."""
+        """The masks of self-attention and of cross-attention."""
         return self.cache.masks()  # type: ignore[attr-defined, no-any-return]
 
     @property
     def mask(self) -> AttentionMask:  # type: ignore[override]
-        """Of self-attention."""
+        """The mask of self-attention."""
         return self.masks[0]
 
     @property
     def cross_mask(self) -> AttentionMask:  # type: ignore[override]
-        """Of cross-attention."""
+        """The mask of cross-attention."""
         return self.masks[1]
 
 
@@ -55,7 +55,7 @@ class CausalModel(BaseModel):
     def make_cache(
         self, n_slots: int, columns: int, *, beams: int = 1, source: int = 0, static: bool = False
     ) -> KVCache:
-        """An empty cache for so many sentences of `beams` rows each, on the model's device and in its type."""
+        """An empty cache for `n_slots` sentences of `beams` rows each, on the model's device and in its type."""
         c, weight = self.config, next(self.parameters()).detach()
         if torch.is_autocast_enabled(weight.device.type):
             weight = weight.new_empty(0, dtype=torch.get_autocast_dtype(weight.device.type))

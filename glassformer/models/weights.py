@@ -77,14 +77,14 @@ def check_fits(recipe: Recipe, weights: dict[str, Tensor], folder: Path) -> None
 
 
 def ema_or_model_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Of a checkpoint's tensors the model's: their exponential moving average (EMA), where there is one."""
+    """The model's weights in a checkpoint: their exponential moving average (EMA), where there is one."""
     return {
         n.removeprefix("ema/"): t for n, t in tensors.get("training", {}).items() if n.startswith("ema/")
     } or tensors["model"]
 
 
 def inference_weights(tensors: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Of a checkpoint's tensors, the weights to predict with: the exponential moving average, where there is one, and LoRA
+    """The weights in a checkpoint to predict with: the exponential moving average, where there is one, and LoRA
     updates merged in."""
     return merge_lora(ema_or_model_weights(tensors))
 

@@ -35,9 +35,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from glassformer.nn.host import most_of, move_slots, on_device
 from glassformer.nn.masks import AttentionMask
-from glassformer.nn.rows import Rows
+from glassformer.nn.rows import Rows, most_of, move_slots, on_device
 
 COMPACT_EVERY = 4  # steps
 
@@ -175,7 +174,7 @@ class KVCache:
         move_slots([*tensors, self.source_bias], from_slots, to_slots)
 
     def grow(self, columns: int, source: int = 0) -> None:
-        """At least so many columns, and so wide a source. Nothing happens where there is enough memory already."""
+        """Memory for at least `columns` columns and `source` tokens of a source; nothing happens where there is enough."""
         more, wider = max(0, columns - self.capacity), max(0, source - self.source_capacity)
         if more:
             self.past = [(F.pad(k, (0, 0, 0, more)), F.pad(v, (0, 0, 0, more))) for k, v in self.past]

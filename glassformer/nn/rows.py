@@ -17,14 +17,34 @@ mask would change nothing; it is a fact about the rows, never a request.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from glassformer.nn.modes import is_symbolic
+
+
+def on_device(numbers: Any, device: torch.device) -> Int[Tensor, "..."]:
+    """What the host knows, on the device. From pinned memory: from any other the host would wait for what is under way there."""
+    made = torch.as_tensor(numbers)
+    return (made.pin_memory() if device.type == "cuda" else made).to(device, non_blocking=True)
+
+
+def most_of(numbers: Int[Tensor, "n"]) -> int:
+    """The largest of some numbers of the host, none of them negative."""
+    return int(numbers.max()) if numbers.numel() else 0
+
+
+def move_slots(tensors: Sequence[Tensor], from_slots: Sequence[int], to_slots: Sequence[int]) -> None:
+    """tensor[to_slots] = tensor[from_slots], for each tensor."""
+    slots = on_device([from_slots, to_slots], tensors[0].device)
+    for tensor in tensors:
+        if tensor.numel():
+            tensor.index_copy_(0, slots[1], tensor.index_select(0, slots[0]))
+
 
 Layout = Literal["whole", "padded", "packed"]
 """whole: each row is one sentence and full.  padded: one sentence from column 0, then padding.  packed: anything."""
@@ -125,10 +145,6 @@ class Rows:
         """The same rows on another device."""
         moved = [t.to(device, non_blocking=non_blocking) for t in (self.tokens, self.segments, self.positions)]
         return Rows(moved[0], moved[1], moved[2], self.layout)
-
-    def with_tokens(self, tokens: Int[Tensor, "B T"]) -> Rows:
-        """Other tokens with the same segments and positions."""
-        return replace(self, tokens=tokens)
 
 
 Lengths = Sequence[int] | Tensor | None

@@ -23,7 +23,6 @@ from glassformer.tasks import TextModel, decode_settings
 from glassformer.tasks.generate import prompt_ids
 from glassformer.text.tokenizer import BOS, CONTROL, Tokenizer
 from glassformer.text.units import spelled
-from glassformer.text.unknown import unknown_pieces
 
 AT_ONCE = 256  # tokens whose alternatives are looked at together
 
@@ -130,7 +129,7 @@ class CompletionJob(ServerJob):
         model.require("generate")
         self.ids = [self.read(model, prompt) for prompt in self.prompts]
         self.hypotheses = [[] for _ in self.ids]
-        self.unknown = [unknown_pieces(model.tokenizers.source, text) for text in self.texts]
+        self.unknown = [model.tokenizers.source.unknown_pieces(text) for text in self.texts]
         options = self.options
         draws = bool(options.decode.get("temperature"))
         how: dict[str, Any] = {"num_samples": options.best_of} if draws else {"beam": 1}

@@ -17,7 +17,6 @@ from glassformer.tasks.markup import as_html, carried_over
 from glassformer.tasks.translate import PendingText, constraints_of_pieces, joined, plans_of
 from glassformer.text.markup import Segment, html_segments
 from glassformer.text.tokenizer import UNK
-from glassformer.text.unknown import unknown_pieces
 
 NOTHING = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[])
 
@@ -88,7 +87,7 @@ class TranslationJob(ServerJob):
         for number, plan in enumerate(plans_of(model, iter(self.texts), NOTHING, options.trace)):
             self.plans.append(plan)
             lost = [
-                unknown_pieces(model.tokenizers.source, p.text) for p, s in zip(plan.pieces, plan.sources) if UNK in s
+                model.tokenizers.source.unknown_pieces(p.text) for p, s in zip(plan.pieces, plan.sources) if UNK in s
             ]
             self.unknown.append(list(dict.fromkeys(word for words in lost for word in words)))
             if self.streams:

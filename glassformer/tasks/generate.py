@@ -11,9 +11,8 @@ from glassformer.decode import Request, answer, stream
 from glassformer.decode.generate import full_collections_wait
 from glassformer.errors import UserError
 from glassformer.models import GPT
-from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints
 from glassformer.tasks.results import Answer, DecodedPart
-from glassformer.tasks.settings import decode_settings
+from glassformer.tasks.settings import TextConstraints, check_constraints, decode_settings, token_constraints
 from glassformer.tasks.text_model import TextModel, as_list
 from glassformer.text.tokenizer import BOS, EOS
 

@@ -92,7 +92,7 @@ class Aligned:
         )
 
     def shares(self, start: int, end: int) -> Float[np.ndarray, "T"]:
-        """Of each answer token, the share of its attention that goes to source[start:end]."""
+        """The share of each answer token's attention that goes to source[start:end]."""
         inside = [a < end and start < b for a, b in self.source]
         return self.weights[:, inside].sum(1)
 
@@ -123,7 +123,7 @@ def trimmed(text: str, start: int, end: int) -> Span:
 
 
 def overlapping(aligned: Aligned, spans: Sequence[Span]) -> Bool[np.ndarray, "T"]:
-    """Of each answer token, whether a part of it stands in one of these stretches of the answer."""
+    """Whether each answer token overlaps one of these stretches of the answer."""
     starts, ends = np.array(aligned.target, dtype=np.int64).reshape(-1, 2).T
     covered = np.zeros(len(aligned.text) + 1, dtype=np.int64)
     for start, end in spans:

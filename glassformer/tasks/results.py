@@ -1,4 +1,5 @@
-"""What the tasks answer with."""
+"""What the tasks answer with; and the alignment of an answer by words: links of tokens gathered into links of words, as Pharaoh
+wrote them (0-0 1-2 …)."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from glassformer.decode import BeamTrace, Ending, Hypothesis
+from glassformer.text.languages import is_han
 from glassformer.text.tokenizers import Tokenizers
 
 
@@ -113,3 +115,46 @@ class Answer:
     def traces(self) -> list[BeamTrace]:
         """The story of the beam, part by part, where it was asked for."""
         return [part.hypothesis.trace for part in self.parts if part.hypothesis.trace is not None]
+
+
+def words_of_pieces(pieces: Sequence[str]) -> list[int | None]:
+    """For each piece of a text the number of the word that its first letter belongs to; None for one of blanks alone. Words
+    stand between blanks; a Chinese character is one by itself.
+
+    >>> words_of_pieces(["The", " ho", "use", " ", "sta", "nds"])
+    [0, 1, 1, None, 2, 2]
+    """
+    found: list[int | None] = []
+    word, inside = -1, False
+    for piece in pieces:
+        first = None
+        for letter in piece:
+            if letter.isspace():
+                inside = False
+                continue
+            alone = is_han(letter)
+            if not inside or alone:
+                word += 1
+            inside = not alone
+            first = word if first is None else first
+        found.append(first)
+    return found
+
+
+def word_links(answer: Answer, *, tokens_are_words: bool = False) -> list[tuple[int, int]]:
+    """(source word, answer word), counted from 0 through all parts, each link once. `tokens_are_words`: for a tokenizer whose
+    pieces are words and hold no blanks."""
+    links: set[tuple[int, int]] = set()
+    before_source = before_target = 0
+    for part in answer.parts:
+        numbered: list[list[int | None]] = [
+            list(range(len(side))) if tokens_are_words else words_of_pieces(side)
+            for side in (part.source_tokens, part.tokens)
+        ]
+        source, target = numbered
+        for s, t in part.links:
+            if s < len(source) and t < len(target) and source[s] is not None and target[t] is not None:
+                links.add((before_source + int(source[s] or 0), before_target + int(target[t] or 0)))
+        before_source += 1 + max((w for w in source if w is not None), default=-1)
+        before_target += 1 + max((w for w in target if w is not None), default=-1)
+    return sorted(links)

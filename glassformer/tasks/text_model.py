@@ -102,12 +102,12 @@ class TextModel:
 
     @property
     def max_text_tokens(self) -> int:
-        """So many tokens of a text a model that reads (BERT) can see at once; BOS takes one place, and so may EOS."""
+        """The longest text a model that reads (BERT) sees at once, in tokens, without BOS and EOS."""
         return max(1, self._model.config.block_size - 1 - self.recipe.data.close_texts)
 
     @property
     def window_tokens(self) -> int:
-        """So many tokens of a longer text are in one of its windows: no more than the model has learned from at once."""
+        """The tokens in one window of a longer text: no more than the model has learned from at once."""
         length = self._model.trained_length or self._model.config.block_size
         return max(1, min(self.max_text_tokens, length - 1 - self.recipe.data.close_texts))
 

@@ -30,14 +30,20 @@ from glassformer.decode import (
     stream,
     unwrapped,
 )
-from glassformer.decode.align import prompt_alignments
+from glassformer.decode.align import alignments, prompt_alignments
+from glassformer.decode.ensemble import Ensemble
 from glassformer.decode.generate import Streamed, full_collections_wait
 from glassformer.decode.lengths import translation_limits
 from glassformer.errors import UserError
 from glassformer.models import Transformer
-from glassformer.tasks.constraints import TextConstraints, check_constraints, token_constraints, wanted_terms
-from glassformer.tasks.results import Answer, DecodedPart
-from glassformer.tasks.settings import decode_settings
+from glassformer.tasks.results import Answer, DecodedPart, word_links
+from glassformer.tasks.settings import (
+    TextConstraints,
+    check_constraints,
+    decode_settings,
+    token_constraints,
+    wanted_terms,
+)
 from glassformer.tasks.text_model import TextModel, as_list
 from glassformer.text.tokenizer import BOS, EOS, Tokenizer
 
@@ -67,7 +73,7 @@ def combinations(parts: Sequence[Sequence[Hypothesis]], config: DecodeConfig) ->
 
 
 def most_tokens(model: TextModel) -> int:
-    """So many tokens of a text the model can read at once, special ones apart."""
+    """The longest text the model reads at once, in tokens, without BOS and EOS."""
     longest = model._model.config.block_size
     if model.kind == "gpt on pairs":
         return max(1, (longest - 2) // 2)  # the other half is for the answer
@@ -317,3 +323,22 @@ def stream_translated(
     whole = join_pieces(pieces, done)
     whole = read.answer(whole) if read else whole
     yield from (whole[len(shown) :],) if len(whole) > len(shown) else ()
+
+
+def forced_links(model: TextModel, source: str, target: str) -> list[tuple[int, int]]:
+    """The word links of a pair whose target may be anyone's: the attention while it is forced on the model."""
+    model.require("translate")
+    read, written = source_ids(model, model.tokenizers.source.encode(source)), model.tokenizers.target.encode(target)
+    longest = model._model.config.block_size
+    if max(len(read), len(written) + 1) > longest:
+        raise UserError("a side of the pair has more than the {longest} tokens that the model reads at once", longest)
+    if not read or not written:
+        return []
+    net = model._model.members[0] if isinstance(model._model, Ensemble) else model._model
+    if isinstance(net, Transformer):
+        (weights,) = alignments(net, [read], [written], bos=model.special_tokens.bos)
+    else:
+        (weights,) = prompt_alignments(net, [read], [written])
+    found = Hypothesis(written, 0.0, 0.0, [], "eos", target, alignment=weights)
+    answer = Answer(target, [DecodedPart(read, found, model.tokenizers)])
+    return word_links(answer, tokens_are_words=model.tokenizers.target.tokens_are_words)

@@ -91,7 +91,7 @@ class BPEDropout:
         return between_0_and_1(self.philox.random_raw(count))
 
     def encode_batch(self, texts: Iterable[str], times: int = 1) -> tuple[Flat, Numbers]:
-        """Each text cut so many times, one after the other: all ids end to end, and how many each cut has."""
+        """Each text cut `times` times, one after the other: all ids end to end, and how many each cut has."""
         known, distinct = Numbering(), dict[str, int]()
         which = np.fromiter((distinct.setdefault(text, len(distinct)) for text in texts), np.int64)
         numbers, words_of = known.of(self.split(distinct))
@@ -205,7 +205,7 @@ class PartlyMerged:
         return self.grid.shape[1]
 
     def empty(self, count: int) -> PartlyMerged:
-        """Room for so many words of the same width."""
+        """Room for `count` words of the same width."""
         return PartlyMerged(*(np.empty((count, self.side), np.int32) for _ in range(4)))
 
     def take(self, rows: Numbers, other: PartlyMerged, of: Numbers) -> None:

@@ -12,25 +12,192 @@ such as the name of a language in M2M100's models; `silent` are ids that stand f
 `ends` are those that end a text as EOS does (a chat of Llama 3 or Qwen has two or three) and `never` those that must not be
 written, by the model's own generation_config.json (the last two are left out where there are none).
 That of a GPT has one more, `foreign`: what it was before (see formats/huggingface/vocabulary.py), for the day it goes back.
+
+A pipeline is a small program: it may hold regular expressions that take time without end on a harmless text, replacements
+that make a long text out of a short one, cuts that leave words out, or chance. Each is refused in a sentence; nothing is
+compiled or allocated before it has been looked at.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tokenizers
 
 from glassformer.errors import UserError
+from glassformer.files import structured
 from glassformer.files.durable import write_atomically
-from glassformer.files.structured import read_regular
+from glassformer.language import _
 from glassformer.text.bpe_dropout import BPEDropout
-from glassformer.text.pipeline_checks import check_pipeline, check_size, steps_of
-from glassformer.text.tokenizer import CONTROL, CONTROL_NAMES, UNK, Tokenizer, byte_letters, encodable
-from glassformer.text.tokenizer import LARGEST_FILE as LARGEST_OWN
+from glassformer.text.languages import PIECE_PATTERN, WORD_PATTERN
+from glassformer.text.tokenizer import CONTROL, CONTROL_NAMES, UNK, Tokenizer, byte_letters, encodable, tokenizer_file
+
+LARGEST_FILE = 48 << 20  # bytes of a tokenizer.json; the largest in use have about 35 million
+MOST_BRACKETS, MOST_COMMAS = 1_000_000, 3_000_000  # so that reading it takes no more than about 200 MB
+MOST_PIECES = 600_000  # the largest in wide use have about 262,000
+MOST_NAMES = MOST_PIECES + 50_000  # pieces, and what else has a name
+LONGEST_PIECE = 1000  # characters
+LONGEST_REGEX = 3000
+MOST_GROWTH = 64  # the most characters that one may become
+MOST_REPEATS = 3  # unbounded repetitions in one alternative: each multiplies the work by the length of the text
+OFTEN = 10  # repetitions of a group that may itself match in several ways
+
+ESCAPE = re.compile(r"\\(?:[pP]\{[^}]*\}|x\{[^}]*\}|x..|u....|.)", re.DOTALL)
+INNERMOST_SET = re.compile(r"\[[^\[\]]*\]")
+REPEAT = r"\?[+?]?|[*+][+?]?|\{\d*,?\d*\}[+?]?"
+INNERMOST_GROUP = re.compile(rf"\((?:\?(?:[\w-]*:|<?[=!]|>|<\w+>|[\w-]+(?=\))))?([^()]*)\)({REPEAT})?")
+UNBOUNDED = re.compile(r"\?[+?]?|(?P<endless>[*+]|\{\d*,\})[+?]?")
+
+
+def check_size(content: bytes, where: str) -> None:
+    """Refuses a file that is too large, or that would need far more memory than it has bytes."""
+    if len(content) > LARGEST_FILE:
+        raise UserError(
+            "{where} has {n_content:,} bytes; a tokenizer has at most {largest_file:,}",
+            where,
+            len(content),
+            LARGEST_FILE,
+        )
+    brackets, commas, names = content.count(b"[") + content.count(b"{"), content.count(b","), content.count(b'":')
+    if brackets > MOST_BRACKETS or commas > MOST_COMMAS or names > MOST_NAMES:
+        raise UserError("{where} has more parts than any tokenizer has, and is not read", where)
+
+
+def n_unbounded(pattern: str) -> int:
+    """The number of unbounded repetitions in a pattern without groups, of the alternative that has most of them."""
+    return max(sum(match["endless"] is not None for match in UNBOUNDED.finditer(part)) for part in pattern.split("|"))
+
+
+def repeats_without_end(pattern: str) -> str | None:
+    """Why a pattern could take time without end, or None: a repetition of what itself repeats, is optional or has
+    alternatives; too many repetitions in a row; a reference back.
+
+    >>> repeats_without_end(r" ?\\p{L}+| ?[^\\s\\p{L}]+|\\s+(?!\\S)|\\s+")
+    >>> repeats_without_end("(a+)+b")
+    'a repetition of what itself repeats'
+    """
+    if any(escape[1] in "123456789kg" for escape in ESCAPE.findall(pattern)):
+        return _("a reference back to what was matched")
+    plain = ESCAPE.sub("x", pattern)
+    while INNERMOST_SET.search(plain):
+        plain = INNERMOST_SET.sub("x", plain)
+    while group := INNERMOST_GROUP.search(plain):
+        inside, repeat = group[1], group[2] or ""
+        is_loose = re.search(r"[*+?{|]", inside) is not None  # may it match in several ways?
+        times = [int(number) for number in re.findall(r"\d+", repeat)]
+        is_endless = n_unbounded(repeat) > 0
+        if is_loose and (is_endless or max(times, default=0) > OFTEN):
+            return _("a repetition of what itself repeats")
+        worst = max(inside.split("|"), key=n_unbounded)
+        plain = plain[: group.start()] + worst + (repeat or "?" * is_loose) + plain[group.end() :]
+    if left := re.search(r"[][()]", plain):
+        raise ValueError(f"a {left[0]} by itself")
+    if n_unbounded(plain) > MOST_REPEATS:
+        return _("more than {most_repeats} repetitions one after the other", MOST_REPEATS)
+    return None
+
+
+def check_regex(pattern: Any, where: str) -> None:
+    """Refuses a regular expression that is none, or too long, or could take time without end. (Words as we cut them repeat
+    what repeats, but begin each time with another letter.)"""
+    if pattern in (WORD_PATTERN, PIECE_PATTERN):
+        return
+    if not isinstance(pattern, str) or not pattern or len(pattern) > LONGEST_REGEX:
+        raise UserError(
+            "{where} has a pattern that is no text of at most {longest_regex:,} characters", where, LONGEST_REGEX
+        )
+    try:
+        why = repeats_without_end(pattern)
+    except ValueError as error:
+        raise UserError(
+            "{where} has a pattern that cannot be read ({error}): {pattern!r}", where, error, pattern[:80]
+        ) from None
+    if why is not None:
+        raise UserError(
+            "{where} has a pattern that could take time without end, and is not used: {pattern!r} has {why}",
+            where,
+            pattern[:80],
+            why,
+        )
+
+
+def steps_of(part: Any) -> Iterator[dict[str, Any]]:
+    """Every step of a normalizer, pre-tokenizer or decoder, however they are nested."""
+    if isinstance(part, dict):
+        yield part
+        for name in ("normalizers", "pretokenizers", "decoders", "processors"):
+            inner = part.get(name)
+            for step in inner if isinstance(inner, list) else ():
+                yield from steps_of(step)
+
+
+def check_steps(facts: dict[str, Any], where: str) -> None:
+    """Patterns that end, and texts that stay about as long as they were."""
+    growth = 1.0
+    for name in ("normalizer", "pre_tokenizer", "decoder"):
+        steps = list(steps_of(facts.get(name)))
+        if len(steps) > 64:
+            raise UserError(
+                "{where}: its {name} has {n_steps} steps, and no tokenizer needs more than 64", where, name, len(steps)
+            )
+        for step in steps:
+            pattern, content = step.get("pattern"), step.get("content", "")
+            if isinstance(pattern, dict) and "Regex" in pattern:
+                check_regex(pattern["Regex"], where)
+            elif isinstance(pattern, dict) and not pattern.get("String"):
+                raise UserError("{where}: its {name} replaces an empty text, which never ends", where, name)
+            if name == "normalizer" and step.get("type") in ("Replace", "Prepend"):
+                growth *= max(1, len(str(content or step.get("prepend", ""))))
+    if growth > MOST_GROWTH:
+        raise UserError(
+            "{where}: its normalizer could make {growth:,.0f} characters of one; at most {most_growth} are taken",
+            where,
+            growth,
+            MOST_GROWTH,
+        )
+
+
+@functools.cache
+def pipeline_schema() -> Any:
+    """What is looked at of a tokenizer.json: a vocabulary of a known kind of model, its merges, and added tokens."""
+    from msgspec import Meta, defstruct
+
+    piece = Annotated[str, Meta(max_length=LONGEST_PIECE)]
+    number = Annotated[int, Meta(ge=0, lt=MOST_PIECES)]
+    score = Annotated[float, Meta(gt=-1e30, lt=1e30)]
+    vocabulary = Annotated[dict[piece, number], Meta(min_length=1, max_length=MOST_PIECES)]  # type: ignore[valid-type]
+    scored = Annotated[list[tuple[piece, score]], Meta(min_length=1, max_length=MOST_PIECES)]  # type: ignore[valid-type]
+    fields: dict[str, list[Any]] = {
+        "BPE": [("vocab", vocabulary), ("merges", list[str | tuple[str, str]] | None, None)],
+        "Unigram": [("vocab", scored)],
+        "WordPiece": [("vocab", vocabulary)],
+        "WordLevel": [("vocab", vocabulary)],
+    }
+    models: list[Any] = [defstruct(name, of_kind, tag_field="type", tag=name) for name, of_kind in fields.items()]
+    content = Annotated[str, Meta(min_length=1, max_length=LONGEST_PIECE)]
+    added = defstruct("AddedToken", [("id", number), ("content", content)])
+    added_tokens = Annotated[list[added], Meta(max_length=MOST_PIECES)] | None  # type: ignore[valid-type]
+    return defstruct(
+        "Pipeline", [("model", functools.reduce(operator.or_, models)), ("added_tokens", added_tokens, None)]
+    )
+
+
+def check_pipeline(facts: Any, where: str) -> None:
+    """Refuses, in a sentence, a tokenizer.json that does harm or makes no sense."""
+    structured.convert(facts, pipeline_schema(), where)
+    model = facts["model"]
+    if model.get("dropout"):
+        raise UserError("{where} leaves merges out at random (model.dropout); take it out of the file first", where)
+    if model["type"] != "Unigram" and len(set(model["vocab"].values())) < len(model["vocab"]):
+        raise UserError("{where} gives one number to two pieces", where)
+    check_steps(facts, where)
+
 
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 PROBE = "The cat sat. 你好, naïve café 3.14\n  ¿qué? 🙂"
@@ -92,11 +259,6 @@ class ImportedTokenizer(Tokenizer):
         own = name.removeprefix(" ") if self.metaspace else name
         return own.replace("▁", " ").encode("utf-8", "replace")
 
-    @property
-    def starts_with_space(self) -> bool:
-        """Whether a word's own piece holds the space before it."""
-        return self.byte_level
-
     @staticmethod
     def from_envelope(facts: Any, where: str) -> ImportedTokenizer:
         """What a file holds, checked."""
@@ -125,7 +287,7 @@ class ImportedTokenizer(Tokenizer):
         return ImportedTokenizer(library, size, before, silent, foreign, ends, never)
 
     def envelope(self) -> dict[str, Any]:
-        """All that a tokenizer file holds, as JSON has it: the library's tokenizer and what we note beside it."""
+        """A tokenizer file as a JSON-serialisable dict: the library's tokenizer and what we note beside it."""
         facts = json.loads(self.library.to_str())
         rest = {"size": self.vocab_size, "before": list(self.before), "silent": sorted(self.silent)}
         rest |= {name: list(ids) for name, ids in (("ends", self.ends), ("never", self.never)) if ids}
@@ -181,12 +343,9 @@ def as_told(error: BaseException) -> BaseException:
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """The tokenizer in a file of a run: one of ours, or an imported one."""
     path = Path(path)
-    try:
-        content = read_regular(path, LARGEST_OWN)
-    except OSError as error:
-        raise UserError("the tokenizer {path} cannot be read: {reason}", path, error.strerror) from None
+    content = tokenizer_file(path)
     if not content.startswith(b'{"imported"'):
-        return Tokenizer.load(path)
+        return Tokenizer.from_json(content, path)
     try:
         check_size(content, str(path))
         return ImportedTokenizer.from_envelope(json.loads(content), str(path))

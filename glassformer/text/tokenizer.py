@@ -21,42 +21,37 @@ The module does not know where BOS and EOS go, nor how long a text may be.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import tokenizers
-from tokenizers import Regex, decoders, models, pre_tokenizers
 
 from glassformer.errors import UserError
 from glassformer.files.durable import write_atomically
 from glassformer.files.structured import read_regular
 from glassformer.text.bpe_dropout import BPEDropout
-from glassformer.text.languages import WORD_PATTERN, join_words, lowercase
+from glassformer.text.languages import join_words, lowercase
 from glassformer.text.pre_tokenizer import Flat, Numbers, WordEncoder, end_to_end
 from glassformer.text.vocabularies import (
     BOS,
-    CHARACTER_PATTERN,
     CONTROL,
     CONTROL_NAMES,
     EOS,
+    KINDS,
     MASK,
     PAD,
     SMALLEST_BYTE_LEVEL,
-    TRAINERS,
     UNK,
     Kind,
     begun,
     byte_letters,
-    byte_level,
     encodable,
     is_lowercase,
     keeps_blanks,
     kind_of,
-    listing,
     not_empty,
-    word_listing,
+    pipeline,
     word_spans,
 )
 
@@ -75,6 +70,14 @@ __all__ = [
 ]
 
 LARGEST_FILE = 256 << 20  # bytes of a tokenizer.json
+
+
+def tokenizer_file(path: Path) -> bytes:
+    """The content of a tokenizer's file."""
+    try:
+        return read_regular(path, LARGEST_FILE)
+    except OSError as error:
+        raise UserError("the tokenizer {path} cannot be read: {reason}", path, error.strerror) from None
 
 
 class Tokenizer:
@@ -104,7 +107,8 @@ class Tokenizer:
             names[index] = name
         self._text_of: list[str] = names
         self._bytes_of: list[bytes] = []
-        if self.kind in ("bpe", "unigram"):
+        self.byte_level = KINDS[self.kind].byte_level
+        if self.byte_level:
             byte_of = {letter: byte for byte, letter in byte_letters().items()}
             self._bytes_of = [b""] * CONTROL + [bytes(byte_of[letter] for letter in name) for name in names[CONTROL:]]
 
@@ -114,11 +118,9 @@ class Tokenizer:
     @staticmethod
     def train(kind: str, texts: Iterable[str], vocab_size: int, lowercase: bool = False) -> Tokenizer:
         """Learn at most `vocab_size` ids from texts, which are read once and never held all at once."""
-        if kind not in get_args(Kind):
-            raise UserError(
-                "there is no tokenizer of kind {kind!r}; choose one of {choices}", kind, ", ".join(get_args(Kind))
-            )
-        if kind in ("bpe", "unigram") and vocab_size < SMALLEST_BYTE_LEVEL:
+        if kind not in KINDS:
+            raise UserError("there is no tokenizer of kind {kind!r}; choose one of {choices}", kind, ", ".join(KINDS))
+        if KINDS[kind].byte_level and vocab_size < SMALLEST_BYTE_LEVEL:
             raise UserError(
                 "a {kind} tokenizer needs a vocab_size of at least {smallest_byte_level} "
                 "(256 bytes and {control} control ids), not {vocab_size}",
@@ -131,17 +133,12 @@ class Tokenizer:
             raise UserError(
                 "vocab_size must be above {control}, the number of control ids, not {vocab_size}", CONTROL, vocab_size
             )
-        return Tokenizer(TRAINERS[kind](not_empty(encodable(texts)), vocab_size, lowercase))
+        return Tokenizer(KINDS[kind].train(not_empty(encodable(texts)), vocab_size, lowercase))
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
         """From a file that `save` wrote; one that is damaged is refused in a sentence."""
-        path = Path(path)
-        try:
-            content = read_regular(path, LARGEST_FILE)
-        except OSError as error:
-            raise UserError("the tokenizer {path} cannot be read: {reason}", path, error.strerror) from None
-        return Tokenizer.from_json(content, path)
+        return Tokenizer.from_json(tokenizer_file(Path(path)), Path(path))
 
     @staticmethod
     def from_json(content: bytes, path: Path) -> Tokenizer:
@@ -211,7 +208,7 @@ class Tokenizer:
     def corpus_encoder(self) -> Callable[[Sequence[str]], tuple[Flat, Numbers]]:
         """A function for much text: the ids of all texts end to end, and how many each has. It remembers the words it has cut,
         and so is faster than `encode_batch` where words come again."""
-        if self.kind in ("bpe", "unigram"):
+        if self.byte_level and self.kind in KINDS:
             return WordEncoder(self.library).encode_batch
         return lambda texts: end_to_end(self.encode_batch(texts))
 
@@ -235,6 +232,19 @@ class Tokenizer:
                 return [(i, i + 1) for i in range(len(text))]
             return [(i, i + 1) for i, c in enumerate(text) for _ in lowercase(c)]
         return list(self.library.encode(next(encodable([text])), add_special_tokens=False).offsets)
+
+    def unknown_pieces(self, text: str) -> list[str]:
+        """The pieces of a text that become the unknown token (characters or words never seen in training), each once, in the
+        order of the text. A tokenizer that works on bytes has none.
+
+        >>> Tokenizer.train("word", ["the cat"], 20).unknown_pieces("the dog and the cat and")
+        ['dog', 'and']
+        """
+        ids = self.encode(text)
+        if UNK not in ids:
+            return []
+        pieces = (text[start:end] for index, (start, end) in zip(ids, self.spans(text), strict=True) if index == UNK)
+        return list(dict.fromkeys(piece.strip() or piece for piece in pieces if piece))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids; control ids stand for no text."""
@@ -281,7 +291,7 @@ class Tokenizer:
     @property
     def starts_with_space(self) -> bool:
         """Whether a word's own piece holds the space before it."""
-        return self.kind in ("bpe", "unigram") or self.keeps_blanks
+        return self.byte_level or self.keeps_blanks
 
     @property
     def tokens_are_words(self) -> bool:
@@ -308,23 +318,11 @@ class Tokenizer:
 def strange_part(facts: dict[str, Any]) -> str | None:
     """The first part of a tokenizer.json that no tokenizer made here has (its own truncation, dropout, a post-processor,
     a pattern or a normalizer of somebody else's); None where all is as it should be."""
-    kind, lower = kind_of(facts), is_lowercase(facts)
-    match kind:
-        case "char":
-            splitter = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
-            made = listing(Counter(), CONTROL, splitter, decoders.Fuse(), lower)
-        case "word" if keeps_blanks(facts):
-            made = word_listing(Counter(), CONTROL, lower)
-        case "word":
-            splitter = pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
-            made = listing(Counter(), CONTROL, splitter, None, lower)
-        case "bpe":
-            made = byte_level(models.BPE(), lower)
-        case "unigram":
-            made = byte_level(models.Unigram(), lower)
-    expected = json.loads(made.to_str())
+    kind = kind_of(facts)
+    untrained = KINDS[kind].untrained()
+    made_here = pipeline(kind, untrained, is_lowercase(facts), keeps_blanks=keeps_blanks(facts))
+    expected = json.loads(made_here.to_str())
     learned = {"vocab", "merges", "unk_id"}
-    known_letters = set(byte_letters().values())
     for part in expected.keys() | facts.keys():
         if part == "model":
             for name in (expected["model"].keys() | facts["model"].keys()) - learned:
@@ -332,11 +330,8 @@ def strange_part(facts: dict[str, Any]) -> str | None:
                     return f"model.{name}"
         elif expected.get(part) != facts.get(part):
             return str(part)
-    if kind in ("bpe", "unigram") and any(
-        letter not in known_letters for name in names_of(facts)[CONTROL:] for letter in name
-    ):
-        return "vocabulary"
-    return None
+    letters = {letter for name in names_of(facts)[CONTROL:] for letter in name}
+    return "vocabulary" if KINDS[kind].byte_level and not letters <= set(byte_letters().values()) else None
 
 
 def names_of(facts: dict[str, Any]) -> list[str]:

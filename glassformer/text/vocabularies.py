@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import tokenizers
@@ -122,17 +123,33 @@ def without_blank(piece: str) -> str:
     return piece[1:] if len(piece) > 1 and piece[0] == " " else piece
 
 
-def listing(counts: Counter[str], vocab_size: int, splitter: Any, decoder: Any, lower: bool) -> tokenizers.Tokenizer:
+def listed(counts: Counter[str], vocab_size: int) -> models.WordLevel:
     """The most frequent pieces, each an id of its own."""
     order = sorted(counts, key=lambda piece: (-counts[piece], without_blank(piece), piece))
-    frequent = order[: vocab_size - CONTROL]
-    vocab = {piece: index for index, piece in enumerate((*CONTROL_NAMES, *frequent))}
-    library = tokenizers.Tokenizer(models.WordLevel(vocab, unk_token=CONTROL_NAMES[UNK]))
-    library.pre_tokenizer = splitter
-    if decoder is not None:
-        library.decoder = decoder
-    if lower:
-        library.normalizer = normalizers.Lowercase()
+    vocab = {piece: index for index, piece in enumerate((*CONTROL_NAMES, *order[: vocab_size - CONTROL]))}
+    return models.WordLevel(vocab, unk_token=CONTROL_NAMES[UNK])
+
+
+def pipeline(kind: str, model: Any, lower: bool, *, keeps_blanks: bool = True) -> tokenizers.Tokenizer:
+    """A tokenizer of the library as one of this kind is made: how it lower-cases a text, cuts it, and joins the pieces. Words
+    that were made earlier did not keep the blanks between them."""
+    library = tokenizers.Tokenizer(model)
+    steps: list[Any] = [normalizers.Lowercase()] if lower else []
+    match kind:
+        case "char":
+            library.pre_tokenizer = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
+            library.decoder = decoders.Fuse()
+        case "word" if keeps_blanks:
+            library.pre_tokenizer = pre_tokenizers.Split(Regex(PIECE_PATTERN), "isolated")
+            library.decoder = decoders.Sequence([decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+            steps.append(normalizers.Replace(Regex(BEGIN_PATTERN), " "))
+        case "word":
+            library.pre_tokenizer = pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True)
+        case _:
+            library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            library.decoder = decoders.ByteLevel()
+    if steps:
+        library.normalizer = steps[0] if len(steps) == 1 else normalizers.Sequence(steps)
     return library
 
 
@@ -141,18 +158,7 @@ def train_char(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(lowercase(text) if lower else text)
-    splitter = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
-    return listing(counts, vocab_size, splitter, decoders.Fuse(), lower)
-
-
-def word_listing(counts: Counter[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
-    """The most frequent words, each with the blank before it: joined they are the text."""
-    splitter = pre_tokenizers.Split(Regex(PIECE_PATTERN), "isolated")
-    decoder = decoders.Sequence([decoders.Fuse(), decoders.Strip(" ", 1, 0)])
-    library = listing(counts, vocab_size, splitter, decoder, lower)
-    begin = normalizers.Replace(Regex(BEGIN_PATTERN), " ")
-    library.normalizer = normalizers.Sequence([normalizers.Lowercase(), begin]) if lower else begin
-    return library
+    return pipeline("char", listed(counts, vocab_size), lower)
 
 
 def train_word(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
@@ -162,22 +168,12 @@ def train_word(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers
     for text in map(begun, texts):
         words = (text[start:end] for start, end in word_spans(splitter, text))
         counts.update(map(lowercase, words) if lower else words)
-    return word_listing(counts, vocab_size, lower)
-
-
-def byte_level(model: Any, lower: bool) -> tokenizers.Tokenizer:
-    """A tokenizer of the library that reads and writes bytes as letters."""
-    library = tokenizers.Tokenizer(model)
-    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    library.decoder = decoders.ByteLevel()
-    if lower:
-        library.normalizer = normalizers.Lowercase()
-    return library
+    return pipeline("word", listed(counts, vocab_size), lower)
 
 
 def train_bpe(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
     """Byte-pair encoding (Sennrich et al. 2016) on bytes, so that no text is unknown."""
-    library = byte_level(models.BPE(), lower)
+    library = pipeline("bpe", models.BPE(), lower)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - CONTROL,
         min_frequency=2,
@@ -196,7 +192,7 @@ def train_bpe(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.
 def train_unigram(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
     """A unigram model of pieces (Kudo 2018) on bytes."""
     alphabet = sorted(byte_letters().values())
-    library = byte_level(models.Unigram(), lower)
+    library = pipeline("unigram", models.Unigram(), lower)
     trainer = trainers.UnigramTrainer(vocab_size=vocab_size - CONTROL, initial_alphabet=alphabet, show_progress=False)
     library.train_from_iterator(texts, trainer)
     facts = json.loads(library.to_str())
@@ -213,9 +209,19 @@ def train_unigram(texts: Iterable[str], vocab_size: int, lower: bool) -> tokeniz
     return tokenizers.Tokenizer.from_str(json.dumps(facts))
 
 
-TRAINERS: dict[str, Callable[[Iterable[str], int, bool], tokenizers.Tokenizer]] = {
-    "char": train_char,
-    "word": train_word,
-    "bpe": train_bpe,
-    "unigram": train_unigram,
+@dataclass(frozen=True)
+class TokenizerKind:
+    """How a kind of tokenizer is learned from texts (their number of ids, in lower case or not), the library's model of it with
+    nothing learned, and whether its pieces spell bytes."""
+
+    train: Callable[[Iterable[str], int, bool], tokenizers.Tokenizer]
+    untrained: Callable[[], Any]
+    byte_level: bool = False
+
+
+KINDS = {
+    "char": TokenizerKind(train_char, lambda: listed(Counter(), CONTROL)),
+    "word": TokenizerKind(train_word, lambda: listed(Counter(), CONTROL)),
+    "bpe": TokenizerKind(train_bpe, models.BPE, byte_level=True),
+    "unigram": TokenizerKind(train_unigram, models.Unigram, byte_level=True),
 }

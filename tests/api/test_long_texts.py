@@ -14,7 +14,7 @@ from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.nn.rows import Rows
 from glassformer.tasks.embed import embed
-from glassformer.tasks.token_scores import token_scores
+from glassformer.tasks.score import token_scores
 from glassformer.text.tokenizer import BOS, MASK
 from tests.api.conftest import LABELS
 from tests.talking import make_run

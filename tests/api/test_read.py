@@ -12,7 +12,7 @@ import torch
 from glassformer.api import load
 from glassformer.errors import UserError
 from glassformer.nn.rows import Rows
-from glassformer.tasks.fill import masked_ids
+from glassformer.tasks.labels import masked_ids
 from glassformer.text.tokenizer import BOS, CONTROL, MASK
 from tests.api.conftest import LABELS
 from tests.talking import make_run

@@ -14,7 +14,7 @@ from glassformer import tasks
 from glassformer.config import DecodeConfig
 from glassformer.decode import Hypothesis
 from glassformer.errors import UserError
-from glassformer.tasks.constraints import occurs
+from glassformer.tasks.settings import occurs
 from glassformer.tasks.translate import combinations
 from tests.api.by_hand import greedy_by_hand
 from tests.talking import SENTENCES

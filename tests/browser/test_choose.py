@@ -12,7 +12,7 @@ import torch
 
 import glassformer
 from glassformer.config import DecodeConfig
-from glassformer.decode.choose import warp
+from glassformer.decode.filters import warp
 from glassformer.decode.lengths import LengthRule
 from tests.browser.test_live_page import LiveTab
 from tests.browser.test_serve_page import NARROW, TEXT

@@ -16,7 +16,6 @@ from glassformer.api import load
 from glassformer.cli import generate, translate
 from glassformer.text.imported import ImportedTokenizer
 from glassformer.text.tokenizer import CONTROL_NAMES, UNK, Tokenizer
-from glassformer.text.unknown import unknown_pieces
 from tests.talking import SENTENCES, make_run
 
 BERT = {"family": "bert"}
@@ -45,7 +44,7 @@ def test_what_is_found_is_what_becomes_unknown(kind: str, lowercase: bool) -> No
     for _ in range(60):
         words = draw.choices(["the", "cat", "Zebra", "quiz", "İs", "日语", "x9", "river;", "\u200b"], k=6)
         text = " ".join(words)
-        found = unknown_pieces(learned, text)
+        found = learned.unknown_pieces(text)
         assert bool(found) == (UNK in learned.encode(text))
         assert all(piece in text and UNK in learned.encode(piece) for piece in found)
         assert len(found) == len(set(found))
@@ -57,7 +56,7 @@ def test_what_is_found_is_what_becomes_unknown(kind: str, lowercase: bool) -> No
 
 def test_bytes_know_everything() -> None:
     for kind in ("bpe", "unigram"):
-        assert unknown_pieces(Tokenizer.train(kind, SENTENCES, 300), "Ω 日语 \u200b") == []
+        assert Tokenizer.train(kind, SENTENCES, 300).unknown_pieces("Ω 日语 \u200b") == []
 
 
 def test_an_imported_vocabulary_names_the_word() -> None:
@@ -65,7 +64,7 @@ def test_an_imported_vocabulary_names_the_word() -> None:
     vocabulary = {name: i for i, name in enumerate([*CONTROL_NAMES, "the", "cat", "[UNK]"])}
     library = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.Whitespace()
-    assert unknown_pieces(ImportedTokenizer(library, 7, before=[5]), "the  dog and the cat") == ["dog", "and"]
+    assert ImportedTokenizer(library, 7, before=[5]).unknown_pieces("the  dog and the cat") == ["dog", "and"]
 
 
 @pytest.mark.parametrize("verb", RUNS)

@@ -6,13 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tokenizers import Regex, pre_tokenizers
 
 from glassformer.data.prepare import prepare
 from glassformer.data.report import DataReport
-from glassformer.text.languages import WORD_PATTERN
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.vocabularies import listing
+from glassformer.text.vocabularies import listed, pipeline
 from tests.number_pairs import recipe, write_tsv
 
 FORMS = [
@@ -44,13 +42,8 @@ def test_what_cannot_be_written_is_told_with_an_example(tmp_path: Path) -> None:
     write_tsv(tmp_path / "val.tsv", [("a yak slept .", "yak")])
     (by_char,) = notes_of(tmp_path, tokenizer="char", test="train.tsv")
     assert "1 val targets cannot be written" in by_char and "'yak' comes out as 'a'" in by_char
-    old = listing(
-        Counter(" ".join(target for _, target in FORMS).split()),
-        100,
-        pre_tokenizers.Split(Regex(WORD_PATTERN), "removed", invert=True),
-        None,
-        False,
-    )
+    words = Counter(" ".join(target for _, target in FORMS).split())
+    old = pipeline("word", listed(words, 100), False, keeps_blanks=False)
     Tokenizer(old).save(tmp_path / "old.json")
     (tmp_path / "run").rename(tmp_path / "first")
     by_rule = "\n".join(notes_of(tmp_path, tokenizer_file=str(tmp_path / "old.json")))

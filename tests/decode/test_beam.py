@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -119,29 +120,39 @@ def test_a_narrow_beam_is_the_plain_beam(stop: str, ends: tuple[int, ...]) -> No
             assert [h.score for h in hypotheses] == pytest.approx([score for _, score in expected], abs=1e-9)
 
 
+def spelled(ids: Sequence[int]) -> str:
+    return "".join("abcdefgh"[i] for i in ids)
+
+
+@pytest.mark.parametrize("with_stops", [False, True], ids=["eos", "stop strings"])
 @pytest.mark.parametrize("rule", RULES)
-def test_the_exact_stop_returns_what_running_on_returns(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exact_stop_returns_what_running_on_returns(
+    rule: str, with_stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Caught: a bound at the present length (wrong for alpha > 0), at the longest length (wrong for alpha < 0), or one
-    that looks at the best hypothesis where the n-th is asked for."""
+    that looks at the best hypothesis where the n-th is asked for; one that only thinks of EOS, where a text that ends with a
+    stop string has none, so that its sum is divided by less, and no minimum holds it back."""
     draw = random.Random(7)
+    sources = [[n] for n in range(6)]
     cases = []
     for alpha in ALPHAS:
-        for _ in range(count(fast=2, soak=20)):
+        for _ in range(count(fast=3, soak=40)):
             model = TableModel(6, 4, 6, seed=draw.randrange(10**6), scale=2.5)
-            n_best = draw.choice((1, 2))
             config = DecodeConfig(
                 beam=draw.choice((2, 3)),
-                n_best=n_best,
+                n_best=draw.choice((1, 2)),
                 alpha=alpha,
                 length_rule=rule,
                 max_new_tokens=6,
-                min_new_tokens=draw.choice((0, 2)),
+                min_new_tokens=draw.choice((0, 2, 3)),
             )
-            stopped = translate_batch(model, [[n] for n in range(6)], config, special=CONTROLS)
-            cases.append((model, config, stopped))
+            stops = (draw.choice(("a", "ca", "dd", "ac")),) if with_stops else ()
+            how = {"special": CONTROLS, "constraints": TokenConstraints(stops=stops), "text": spelled}
+            cases.append((model, config, how, translate_batch(model, sources, config, **how)))
     monkeypatch.setattr(search_module.SearchState, "stop_rule_met", lambda self, n, best: best == -float("inf"))
-    for model, config, stopped in cases:
-        assert translate_batch(model, [[n] for n in range(6)], config, special=CONTROLS) == stopped
+    for model, config, how, stopped in cases:
+        assert translate_batch(model, sources, config, **how) == stopped
+    assert with_stops == any(h.ended == "stop" for *_, stopped in cases for hs in stopped for h in hs)
 
 
 @pytest.mark.parametrize("stop", STOPS)

@@ -15,7 +15,6 @@ import torch
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import Request, TokenConstraints, answer, driver, engines, generate_batch, translate_batch
-from glassformer.decode import search as search_module
 from glassformer.errors import ConfigError, UserError
 from glassformer.models.weights import weight_checksum
 from glassformer.text.tokenizer import Tokenizer
@@ -137,55 +136,6 @@ def test_four_threads_with_one_model_get_what_they_would_get_alone() -> None:
     for thread in threads:
         thread.join()
     assert all(same(again, alone[n]) for n in range(4) for again in found[n]) and model.training
-
-
-def spelled(ids: Any) -> str:
-    return "".join("abcdefgh"[i] for i in ids)
-
-
-@pytest.mark.parametrize("rule", ["gnmt", "power", "power-no-eos"])
-def test_the_exact_stop_is_exact_with_stop_strings(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text that ends with a stop string has no EOS, so its sum is divided by less; and no minimum holds it back. Caught: a
-    bound that only thinks of EOS."""
-    draw = random.Random(3)
-    cases = []
-    for alpha in (-1.0, 0.6, 2.0):
-        for _ in range(count(fast=6, soak=60)):
-            model = TableModel(5, 4, 6, seed=draw.randrange(10**6), scale=2.0)
-            config = DecodeConfig(
-                beam=3, n_best=draw.choice((1, 2)), alpha=alpha, length_rule=rule, max_new_tokens=6, min_new_tokens=3
-            )
-            stops = TokenConstraints(stops=(draw.choice(("a", "ca", "dd", "ac")),))
-            how = {"special": CONTROLS, "constraints": stops, "text": spelled}
-            cases.append((model, config, how, translate_batch(model, [[n] for n in range(5)], config, **how)))
-    monkeypatch.setattr(search_module.SearchState, "stop_rule_met", lambda self, n, best: best == -float("inf"))
-    for model, config, how, stopped in cases:
-        assert translate_batch(model, [[n] for n in range(5)], config, **how) == stopped
-    assert any(h.ended == "stop" for *_, stopped in cases for hs in stopped for h in hs)
-
-
-def test_overlapping_terms_near_the_limit_lose_no_text() -> None:
-    """a b c contains a b and b c in three tokens. Caught: room counted as if terms stood one after the other."""
-    overlaps = 0
-    for seed in range(count(fast=8, soak=80)):
-        draw = random.Random(seed)
-        vocabulary, limit = 3, 4
-        model = TableModel(3, vocabulary, limit, seed=seed)
-        first = tuple(draw.choice((0, 2)) for _ in range(2))
-        terms = (first, (first[1], draw.choice((0, 2))))
-        config = DecodeConfig(beam=vocabulary**limit, n_best=3, max_new_tokens=limit, alpha=draw.choice((0.0, 0.6)))
-        demands = TokenConstraints(terms=tuple((term,) for term in terms))
-        found = translate_batch(model, [[n] for n in range(3)], config, special=CONTROLS, constraints=demands)
-        for table, hypotheses in enumerate(found):
-            possible = [
-                p
-                for p in everything(model, table, limit)
-                if p.complete and all(term in {p.ids[i : i + 2] for i in range(len(p.ids))} for term in terms)
-            ]
-            best = sorted(possible, key=lambda p: -by_hand(p, "gnmt", config.alpha))[:3]
-            overlaps += any(len(p.ids) == 3 for p in best)
-            assert [tuple(h.ids) for h in hypotheses if h.complete] == [p.ids for p in best]
-    assert overlaps
 
 
 @pytest.mark.parametrize(("beam", "groups"), [(4, 4), (4, 2), (6, 3), (6, 2)])

@@ -101,11 +101,7 @@ def test_a_cpu_multiplies_with_the_rows_that_are_wanted(monkeypatch: pytest.Monk
 
 def test_what_is_asked_for_is_in_it() -> None:
     model, source = with_table(PARITY), [5, 7, EOS]
-    for constraints in (
-        TokenConstraints(prefix=(11,)),
-        TokenConstraints(forced={1: 11}),
-        TokenConstraints(terms=(((11, 10),),)),
-    ):
+    for constraints in (TokenConstraints(prefix=(11,)), TokenConstraints(terms=(((11, 10),),))):
         request = Request(source, constraints, limits=(4, 8))
         ((_, hypotheses),) = answer(model, [request], DecodeConfig(beam=4))
         assert 11 in hypotheses[0].ids

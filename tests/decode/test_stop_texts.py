@@ -5,16 +5,12 @@ from __future__ import annotations
 import functools
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.decode import classify, fill, fits_within, join_pieces, split_text, tag, unwrapped
+from glassformer.decode import fits_within, join_pieces, split_text, unwrapped
 from glassformer.decode.streaming import Streamer, cut_at_stop
-from glassformer.errors import UserError
-from glassformer.nn import Rows
 from glassformer.text.tokenizer import Tokenizer
-from tests.laws.zoo import small
 
 PROSE = "The cat sat. 我们去北京。Grüße aus Köln! 😀👩‍👩‍👧 naïve café… “quoted” text"
 
@@ -151,26 +147,3 @@ def test_a_huge_line_is_cut_quickly() -> None:
         pieces = split_text(text, fits_within(bpe.encode, 500))
         assert join_pieces(pieces, [piece.text for piece in pieces]) == text
         assert len(pieces) > 100  # the work grows with n log n; n squared would be felt here
-
-
-def test_fill_classify_and_tag_read_off_the_model() -> None:
-    sentences = [[5, 4, 7, 4], [8, 9], [], [4]]
-    model = small("bert")
-    filled = fill(model, sentences, top=3)
-    assert [[f.place for f in fillings] for fillings in filled] == [[1, 3], [], [], [0]]
-    with torch.no_grad():
-        expected = model(Rows.whole(torch.tensor([sentences[0]])))[0, 3].softmax(-1)
-    best = sorted(range(5, 19), key=lambda v: -expected[v])[:3]
-    assert filled[0][1].ids == best
-    assert filled[0][1].probabilities == pytest.approx([float(expected[v]) for v in best], abs=1e-6)
-    classes = classify(small("bert", head="classify", n_label=3), sentences)
-    assert [len(p) for p in classes] == [3, 3, 0, 3] and sum(classes[0]) == pytest.approx(1)
-    tagger = small("bert", head="tag", n_label=4)
-    tags = tag(tagger, sentences)
-    assert [len(t) for t in tags] == [4, 2, 0, 1]
-    with torch.no_grad():
-        assert tags[0] == tagger(Rows.whole(torch.tensor([sentences[0]])))[0].argmax(-1).tolist()
-    with pytest.raises(UserError, match="tagging needs a BERT with head='tag'; this model is 'mlm'"):
-        tag(model, sentences)
-    with pytest.raises(UserError, match="this model is 'gpt'"):
-        fill(small("gpt"), sentences)

@@ -176,8 +176,7 @@ def test_ter_is_the_share_of_edits() -> None:
 def test_links_of_words_are_those_of_their_tokens() -> None:
     """Pieces of one word are one word; blanks alone belong to none; each link once. Broken variant: numbers of tokens."""
     from glassformer.decode import Hypothesis
-    from glassformer.tasks.results import Answer, DecodedPart
-    from glassformer.tasks.word_links import word_links, words_of_pieces
+    from glassformer.tasks.results import Answer, DecodedPart, word_links, words_of_pieces
     from glassformer.text.tokenizer import Tokenizer
     from glassformer.text.tokenizers import Tokenizers
 

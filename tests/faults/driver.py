@@ -59,7 +59,7 @@ from torch import Tensor
 
 import glassformer.cli
 import glassformer.runs.launch
-import glassformer.text.extension
+import glassformer.text.tokenizers
 from glassformer.cli.main import main
 from glassformer.data import redraw
 from glassformer.data.stream import Position

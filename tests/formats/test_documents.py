@@ -20,7 +20,7 @@ from glassformer import tasks
 from glassformer.errors import UserError
 from glassformer.formats.documents.reader import translate_document
 from glassformer.tasks.markup import Aligned, as_html, balanced, render, token_spans
-from glassformer.tasks.word_links import word_links
+from glassformer.tasks.results import word_links
 from glassformer.text.markup import Segment, html_segments
 from tests.commands import call
 

@@ -142,7 +142,6 @@ def test_a_stop_string_ends_a_greedy_text(in_float32: None) -> None:
         ({"repetition_penalty": 1.2}, {}, "repetition"),
         ({"stop_rule": "exact"}, {}, "first-k"),
         ({}, {"terms": (((7,),),)}, "glossary"),
-        ({}, {"forced": {1: 7}}, "forced"),
         ({}, {"stops": ("x",)}, "stop strings"),
     ],
 )

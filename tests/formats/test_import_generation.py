@@ -18,7 +18,7 @@ import transformers
 
 import glassformer
 from glassformer.cli.verbs import run_command
-from glassformer.decode.choose import warp
+from glassformer.decode.filters import warp
 from glassformer.errors import ConfigError, UserError
 from glassformer.formats.huggingface.generation import GenerationSettings, take_over
 from glassformer.formats.huggingface.importing import Languages

@@ -35,7 +35,7 @@ def future_gap(model: Model, source: Rows, target: Rows) -> float:
     for cut in range(1, width):
         changed[cut, :, cut:] = (changed[cut, :, cut:] + 1 + cut % (VOCABULARY - 1)) % VOCABULARY
     with torch.no_grad():
-        logits = run(model, stacked(source, width), copies.with_tokens(changed.flatten(0, 1)))
+        logits = run(model, stacked(source, width), replace(copies, tokens=changed.flatten(0, 1)))
     difference = (logits.unflatten(0, (width, rows)) - logits[:rows]).abs().amax(-1) * target.real
     assert difference.max() > 0, "the change itself must be felt, or the test sees nothing"
     return max(float(difference[cut, :, :cut].max()) for cut in range(1, width))

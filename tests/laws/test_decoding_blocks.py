@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from glassformer.accel.decoding.block import DecodingBlock, decoding_copy, is_whole
 from glassformer.accel.decoding.operations import PackedOps, TorchOps
 from glassformer.config import DecodeConfig
-from glassformer.decode import choose
+from glassformer.decode import filters
 from glassformer.decode.request import SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
@@ -141,7 +141,7 @@ def test_a_copy_shares_what_it_can() -> None:
 def test_topk_is_torchs(rows: int) -> None:
     for words, k in ((9, 3), (5000, 1), (5000, 8), (4097, 4)):
         scores = some(rows, words)
-        value, token = choose.topk(scores, k)
+        value, token = filters.topk(scores, k)
         expected = scores.topk(k)
         assert torch.equal(value, expected.values) and torch.equal(token, expected.indices)
 

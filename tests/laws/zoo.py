@@ -10,6 +10,7 @@ import functools
 import itertools
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -178,7 +179,7 @@ def with_filler(rows: Rows, seed: int) -> Rows:
     """The same rows with arbitrary words in the padding."""
     generator = torch.Generator().manual_seed(seed)
     filler = torch.randint(0, VOCABULARY, rows.tokens.shape, generator=generator)
-    return rows.with_tokens(torch.where(rows.real, rows.tokens, filler))
+    return replace(rows, tokens=torch.where(rows.real, rows.tokens, filler))
 
 
 def lay_out(

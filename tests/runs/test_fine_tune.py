@@ -28,8 +28,8 @@ from glassformer.formats.import_run import read_source, write_run
 from glassformer.nn.lora import adapter_tensors, merge_lora
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer.text.extension import extend
 from glassformer.text.tokenizer import CONTROL, UNK, Tokenizer
+from glassformer.text.tokenizers import extend
 from glassformer.training.progress import StepReport
 from tests.commands import call
 from tests.external_models import marian

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.text.markup import html_segments
-from glassformer.text.placeholders import placeholders
+from glassformer.text.markup import html_segments, placeholders
 
 
 def found(text: str) -> list[str]:

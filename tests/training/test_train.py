@@ -132,7 +132,7 @@ def test_what_stands_in_the_padding_changes_no_bit(task: str) -> None:
 
     def scribbled(rows: Any) -> Any:
         noise = torch.randint(CONTROL, WORDS, rows.tokens.shape)
-        return rows.with_tokens(torch.where(rows.real, rows.tokens, noise))
+        return replace(rows, tokens=torch.where(rows.real, rows.tokens, noise))
 
     source = scribbled(batch.source) if batch.source is not None else None
     other = replace(batch, source=source, rows=scribbled(batch.rows))

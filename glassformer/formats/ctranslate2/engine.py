@@ -7,7 +7,7 @@ taken out before the softmax, so a beam's `score` adds up what is left (`logprob
 are asked for when somebody looks); of a sentence whose beam reaches the limit, hypotheses that were cut may push out some that
 ended; prompts of different lengths are not decoded together; and a shortlist is that of all sentences it decodes together.
 
-What it cannot do (`unsupported`): draws that can be repeated, traces, glossary terms, forced places, diverse groups, batch
+What it cannot do (`unsupported`): draws that can be repeated, traces, glossary terms, diverse groups, batch
 invariance, repetition penalties, a stop that is exact, stop strings with a beam, texts that outgrow learned positions.
 """
 
@@ -101,7 +101,6 @@ def unsupported(
         f"it stops by first-k (decode.stop_rule={config.stop_rule}; auto would do)": beam
         and config.stop_rule in ("exact", "best-now"),
         "it knows no glossary": any(c.terms for c in constraints),
-        "it knows no forced places": any(c.forced for c in constraints),
         "its beam knows no stop strings": beam and any(c.stops for c in constraints),
         "it looks for banned sequences in answers alone": gpt
         and any(len(b) > 1 for c in constraints for b in c.banned),

@@ -21,7 +21,7 @@ from glassformer.errors import UserError
 from glassformer.formats.huggingface.dialects import READABLE, Dialect, dialect_for
 from glassformer.formats.huggingface.writer import tensors_from, tensors_to
 from glassformer.language import _
-from glassformer.text.pipeline_checks import steps_of
+from glassformer.text.imported import steps_of
 
 TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 HEAD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"

@@ -20,7 +20,7 @@ from typing import Any
 from glassformer.errors import UserError, install_hint
 from glassformer.files.structured import read_regular
 from glassformer.formats.untrusted import read_json
-from glassformer.text.pipeline_checks import LARGEST_FILE, LONGEST_PIECE, MOST_PIECES, is_number
+from glassformer.text.imported import LARGEST_FILE, LONGEST_PIECE, MOST_PIECES
 from glassformer.text.tokenizer import CONTROL_NAMES
 
 CLASSES = {"bert": "Bert", "gpt2": "GPT2", "opt": "GPT2", "roberta": "Roberta", "bart": "Roberta"}
@@ -157,7 +157,7 @@ def read_sentencepiece(path: Path) -> SentencePiece:
         )
     # What is no UTF-8 comes as bytes.
     texts = all(isinstance(name, str) and 0 < len(name) <= LONGEST_PIECE for name, _, _ in pieces)
-    if not texts or not all(is_number(score) for _, score, _ in pieces):
+    if not texts or not all(abs(score) < 1e30 for _, score, _ in pieces):
         raise UserError("{path} has a piece that is no text or too long, or whose score is no number", path)
     if len({name for name, _, _ in pieces}) < len(pieces):
         raise UserError("{path} has a piece twice", path)

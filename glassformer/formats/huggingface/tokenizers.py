@@ -32,8 +32,14 @@ from glassformer.formats.huggingface.pipelines import (
 )
 from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.untrusted import inside, is_file, read_json
-from glassformer.text.imported import ImportedTokenizer, from_facts
-from glassformer.text.pipeline_checks import LARGEST_FILE, MOST_PIECES, check_pipeline, check_size
+from glassformer.text.imported import (
+    LARGEST_FILE,
+    MOST_PIECES,
+    ImportedTokenizer,
+    check_pipeline,
+    check_size,
+    from_facts,
+)
 from glassformer.text.tokenizer import BOS, CONTROL, CONTROL_NAMES, EOS, MASK, PAD, UNK
 
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token", "mask_token", "cls_token", "sep_token")

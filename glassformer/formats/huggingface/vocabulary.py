@@ -33,8 +33,7 @@ from glassformer.config import ModelConfig, Recipe
 from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
 from glassformer.formats.untrusted import inside, read_tensor_file
-from glassformer.text.imported import ImportedTokenizer
-from glassformer.text.pipeline_checks import LARGEST_FILE
+from glassformer.text.imported import LARGEST_FILE, ImportedTokenizer
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, PAD, Tokenizer
 
 NEVER = -1e4

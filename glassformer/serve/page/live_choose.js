@@ -9,7 +9,7 @@ import { filled } from "./words.js";
 const ROUNDING = 1e-6; // of `top_p` in decode/filters.py
 const MOST_K = 50;
 
-/** What is sampled from, of log-probabilities in falling order: temperature, then top-k, then top-p, as `warp` (decode/choose.py) has
+/** What is sampled from, of log-probabilities in falling order: temperature, then top-k, then top-p, as `warp` (decode/filters.py) has
  * it; tokens as probable as the last that stays stay, too. {probabilities, kept: how many are left}. */
 export function warped(logprobs, { temperature, topK, topP }) {
   const count = logprobs.length;

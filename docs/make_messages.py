@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "lab"))
 
 from glassformer.cli.verbs import make_app
 from glassformer.config.recipe import PARTS, settings_of
-from glassformer.inspection.page.bundle import english_words
+from glassformer.inspection.page import english_words
 from glassformer.nn.taps import SHAPES
 from glassformer_lab.claims import all_claims
 

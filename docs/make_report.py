@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import glassformer
-from glassformer.inspection.page.bundle import page_json
+from glassformer.inspection.page import page_json
 
 FILE = Path(__file__).parent / "assets" / "report.json"
 

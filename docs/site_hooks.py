@@ -368,7 +368,7 @@ on_page_context.mkdocs_priority = -200  # type: ignore[attr-defined]  # after th
 def on_post_build(config: Any) -> None:
     """What the search reads from the disk is what it would read over http: all languages, not the last that was built. And the
     report that pages show."""
-    from glassformer.inspection.page.bundle import page_html
+    from glassformer.inspection.page import page_html
 
     assets = Path(config.site_dir) / "assets"
     data = json.loads((assets / "report.json").read_text(encoding="utf-8"))

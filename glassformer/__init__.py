@@ -30,8 +30,7 @@ if TYPE_CHECKING:
         train,
     )
     from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
-    from glassformer.inspection.external import attention_view
-    from glassformer.inspection.notebook import look
+    from glassformer.inspection.report import attention_view, look
     from glassformer.models import BERT, GPT, Transformer, build_model, preset
     from glassformer.nn import MultiHeadAttention, Rows, attention
     from glassformer.probe import ablate, record, replace, run_with_cache, tap_names, tap_shapes
@@ -57,8 +56,7 @@ HOMES = {
     "glassformer.models": ("BERT", "GPT", "Transformer", "build_model", "preset"),
     "glassformer.nn": ("MultiHeadAttention", "Rows", "attention"),
     "glassformer.probe": ("ablate", "record", "replace", "run_with_cache", "tap_names", "tap_shapes"),
-    "glassformer.inspection.external": ("attention_view",),
-    "glassformer.inspection.notebook": ("look",),
+    "glassformer.inspection.report": ("attention_view", "look"),
 }
 
 

@@ -17,9 +17,7 @@ def group_of_tokens(units: Units, count: int) -> list[int]:
 def merge(weights: np.ndarray, queries: Sequence[int], keys: Sequence[int]) -> np.ndarray:
     """Weights between groups of tokens, given the group of each: summed over the keys of a group, averaged over its queries.
     So a row still adds up to what it did."""
-    to_keys = np.zeros((len(keys), max(keys) + 1))
-    to_keys[np.arange(len(keys)), list(keys)] = 1
-    to_queries = np.zeros((max(queries) + 1, len(queries)))
-    to_queries[list(queries), np.arange(len(queries))] = 1
-    to_queries /= to_queries.sum(axis=1, keepdims=True)
-    return to_queries @ weights @ to_keys
+    group_of_query, group_of_key = np.array(queries), np.array(keys)
+    summed = [weights[..., group_of_key == group].sum(-1) for group in range(max(keys) + 1)]
+    by_key = np.stack(summed, axis=-1)
+    return np.stack([by_key[..., group_of_query == group, :].mean(-2) for group in range(max(queries) + 1)], axis=-2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
@@ -39,12 +40,9 @@ def model_inputs(model: TextModel, text: str, target: str | None) -> tuple[list[
     if model.verb != "translate":
         if target is not None:
             raise UserError("a target is the translation of a text, and this model translates none; leave it out")
-        ids = (
-            prompt_ids(model, text)
-            if model.verb == "generate"
-            else model.with_special_tokens(model.tokenizers.target.encode(text))
-        )
-        return ids, []
+        if model.verb == "generate":
+            return prompt_ids(model, text), []
+        return model.with_special_tokens(model.tokenizers.target.encode(text)), []
     answer = tasks.translations(model, [text])[0] if target is None else target
     written = model.tokenizers.target.encode(answer)
     if isinstance(model.model, Transformer):
@@ -63,17 +61,9 @@ def texts_with_cache(
         raise UserError(
             "there are {n_texts} texts and {n_targets} targets; they go together one by one", len(texts), len(targets)
         )
-    read = [model_inputs(model, text, None if targets is None else targets[i]) for i, text in enumerate(texts)]
-    ids, sources = [own for own, _ in read], [source for _, source in read]
+    answers: Sequence[str | None] = targets or [None] * len(texts)
+    ids, sources = zip(*map(partial(model_inputs, model), texts, answers), strict=True)
     inputs: list[Any] = [Rows.from_lists(side).to(model.device) for side in (sources, ids) if any(side)]
     logits, found = run_with_cache(model.model, *inputs, names=names)
-    pieces, source_pieces = model.tokenizers.target.pieces, model.tokenizers.source.pieces
-    return logits, ActivationCache(found, [pieces(own) for own in ids], [source_pieces(own) for own in sources])
-
-
-def text_with_cache(
-    model: TextModel, text: str, target: str | None = None, names: str | Sequence[str] = "*"
-) -> tuple[Tensor, ActivationCache[list[str]]]:
-    """The logits of a text, and every activation whose name matches."""
-    logits, found = texts_with_cache(model, [text], None if target is None else [target], names)
-    return logits, ActivationCache(found, found.tokens[0], found.source_tokens[0])
+    tokens = [model.tokenizers.target.pieces(row) for row in ids]
+    return logits, ActivationCache(found, tokens, [model.tokenizers.source.pieces(row) for row in sources])

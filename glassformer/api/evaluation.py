@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,15 +42,37 @@ from glassformer.tasks import TextModel
 OF_FILES = ("builtin", "path", "train", "train_target", "val", "val_target", "test", "test_target")
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Scores, on what, on how many examples (of a text: blocks), and what is worth knowing about them."""
+class RunScores(Mapping[str, float]):
+    """Scores by their names; also on how many `examples` (of a text: blocks), of what (`on`), of which `weights`, their
+    `signatures`, a few `samples` (source, wanted, written), and `notes` where something is to be said.
 
-    scores: Scores
-    examples: int
-    on: str
-    notes: tuple[str, ...] = ()
-    weights: str = "final weights"  # whose scores these are
+    >>> found = RunScores(Scores({"exact_match": 50.0}), 2, "val")
+    >>> found["exact_match"], found
+    (50.0, RunScores on 2 examples of val: exact match 50.00%)
+    """
+
+    def __init__(
+        self, scores: Scores, examples: int, on: str, notes: Sequence[str] = (), weights: str = "final weights"
+    ) -> None:
+        self.scores, self.examples, self.on, self.notes, self.weights = scores, examples, on, tuple(notes), weights
+        self.signatures, self.samples = scores.signatures, scores.samples
+
+    def __getitem__(self, name: str) -> float:
+        return self.scores.values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.scores.values)
+
+    def __len__(self) -> int:
+        return len(self.scores.values)
+
+    def __repr__(self) -> str:
+        return f"RunScores on {self.examples:,} examples of {self.on}: {measures_text(self, ', ')}"
+
+    def _repr_html_(self) -> str:
+        cells = [(measure_name(n), measure_value(n, v), self.signatures.get(n, "")) for n, v in self.items()]
+        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
+        return f"<table><caption>{self.examples:,} examples of {escape(self.on)}</caption>{rows}</table>"
 
 
 def with_overrides(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
@@ -83,18 +104,18 @@ def kept_split(run: RunFolder, split: str | None) -> tuple[str, tuple[str, ...]]
     """The split to score on: the one asked for, or test, or where there is none the one there is, which is said."""
     if split is not None and split not in SPLITS:
         raise UserError("split is train, val or test, not {split!r}", split)
-    kept = stored_splits(run.path / "data")
     if split is not None:
         return split, ()
+    kept = stored_splits(run.path / "data")
     # Of a run that kept no examples.
     if not kept and run.recipe.data.task == "text" and run.recipe.data.builtin is None:
         kept = ("train", "val", "test") if run.recipe.data.test is not None else ("train", "val")
-    if kept and "test" not in kept:
-        instead = "val" if "val" in kept else kept[0]
-        return instead, (
-            _("this run has no test split; these are the scores on {split}, which chose its weights", instead),
-        )
-    return "test", ()
+    if not kept or "test" in kept:
+        return "test", ()
+    instead = "val" if "val" in kept else kept[0]
+    return instead, (
+        _("this run has no test split; these are the scores on {split}, which chose its weights", instead),
+    )
 
 
 def evaluate_run(
@@ -107,7 +128,7 @@ def evaluate_run(
     device: str = "auto",
     model: LoadedModel | None = None,
     perturb: str | None = None,
-) -> Evaluation:
+) -> RunScores:
     """Scores of a run on one of its splits or on files, one or two aligned ones; of at most `limit` examples. `model`: the run's
     model as it is in memory, in the place of the weights on disk. `perturb`: on pairs changed so (data/transforms.py)."""
     run = RunFolder.open(path)
@@ -142,7 +163,7 @@ def evaluate_run(
         model = load(path, device=device) if model is None else model
     scores, count, more = score_examples(model, recipe, data, split, examples, limit, folder)
     weights = model.origin.weights if model.origin is not None else "final weights"
-    return Evaluation(scores, count, on, (*notes, *more), weights)
+    return RunScores(scores, count, on, (*notes, *more), weights)
 
 
 def score_examples(
@@ -196,15 +217,6 @@ def score_examples(
     return scores | own, len(first), notes
 
 
-def score_split(
-    path: Path, split: str, *, device: str = "cpu", limit: int | None = None, engine: str | None = None
-) -> tuple[Scores, int]:
-    """The scores of a run on one of its splits, and on how many examples."""
-    overrides = [] if engine is None else [f"decode.engine={engine}"]
-    found = evaluate_run(path, split=split, device=device, limit=limit, overrides=overrides)
-    return found.scores, found.examples
-
-
 def pairs_of_files(model: TextModel, files: Sequence[Path], overrides: Sequence[str]) -> Iterator[Any]:
     """The examples of files as a model scores them: pairs; or texts, a line each, where it learned from text."""
     recipe = with_overrides(model.recipe, overrides)
@@ -214,37 +226,6 @@ def pairs_of_files(model: TextModel, files: Sequence[Path], overrides: Sequence[
         data = dataclasses.replace(data, format="lines")
     for example in open_split(data, "test"):
         yield example.text if data.task == "text" else example
-
-
-class RunScores(Mapping[str, float]):
-    """Scores by their names; also on how many `examples`, of what (`on`), their `signatures`, a few `samples` (source,
-    wanted, written), and `notes` where something is to be said.
-
-    >>> found = RunScores(Scores({"exact_match": 50.0}), 2, "val")
-    >>> found["exact_match"], found
-    (50.0, RunScores on 2 examples of val: exact match 50.00%)
-    """
-
-    def __init__(self, scores: Scores, examples: int, on: str, notes: tuple[str, ...] = ()) -> None:
-        self.scores, self.examples, self.on, self.notes = scores, examples, on, notes
-        self.signatures, self.samples = scores.signatures, scores.samples
-
-    def __getitem__(self, name: str) -> float:
-        return self.scores.values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.scores.values)
-
-    def __len__(self) -> int:
-        return len(self.scores.values)
-
-    def __repr__(self) -> str:
-        return f"RunScores on {self.examples:,} examples of {self.on}: {measures_text(self, ', ')}"
-
-    def _repr_html_(self) -> str:
-        cells = [(measure_name(n), measure_value(n, v), self.signatures.get(n, "")) for n, v in self.items()]
-        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
-        return f"<table><caption>{self.examples:,} examples of {escape(self.on)}</caption>{rows}</table>"
 
 
 def evaluate(
@@ -282,8 +263,7 @@ def evaluate(
     if given is not None and split is not None:
         raise UserError("examples of your own are no split of the run; leave split or the examples out")
     if given is None:
-        found = evaluate_run(path, split=split, limit=limit, device=device, model=model)
-        return RunScores(found.scores, found.examples, found.on, tuple(found.notes))
+        return evaluate_run(path, split=split, limit=limit, device=device, model=model)
     model = model or load(path, device=device)
     config = model.recipe.data
     if file is not None:

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 import torch
 
-from glassformer.api.models import (
-    MODELS,
-    Classifier,
-    Embedder,
-    Filler,
-    Generator,
-    LoadedModel,
-    RunOrigin,
-    Tagger,
-    Translator,
-)
+import glassformer.api.models as models
+from glassformer.api.models import MODELS, AnyModel, LoadedModel, RunOrigin, Translator, pick_device
 from glassformer.config import did_you_mean
 from glassformer.decode.ensemble import Ensemble
 from glassformer.errors import UserError
@@ -32,36 +23,15 @@ from glassformer.tasks.text_model import Verb
 if TYPE_CHECKING:
     from glassformer.formats.parity import ParityReport
 
-AnyModel = Translator | Generator | Filler | Classifier | Tagger | Embedder
-
-
-def pick_device(device: str | torch.device) -> torch.device:
-    """`auto` is CUDA where there is one."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        known = torch.device(device)
-    except RuntimeError:
-        raise UserError("there is no device {device!r}; use auto, cpu or cuda", device) from None
-    if known.type == "cuda" and not torch.cuda.is_available():
-        raise UserError("device {device} was asked for, and torch sees no CUDA device here; use cpu", device)
-    try:
-        # Torch knows the names of devices that this build or machine lacks.
-        if torch.ones(1, device=known).sum().item() == 1:
-            return known
-    except (RuntimeError, AssertionError, NotImplementedError, ImportError):
-        pass
-    raise UserError("device {device} cannot be used here; use auto, cpu or cuda", device)
-
 
 def metrics_at(folder: RunFolder, step: int | None) -> dict[str, float]:
     """The last validation up to a step, by the names of the scores."""
-    found: dict[str, float] = {}
+    last: dict[str, float] = {}
     for line in folder.metrics():
-        own = {k.removeprefix("val_"): v for k, v in line.items() if k.startswith("val_")}
-        if own and (step is None or line.get("step", 0) <= step):
-            found = own
-    return found
+        scores = {name.removeprefix("val_"): value for name, value in line.items() if name.startswith("val_")}
+        if scores and (step is None or line.get("step", 0) <= step):
+            last = scores
+    return last
 
 
 def origin_of(folder: RunFolder, step: int | None) -> RunOrigin:
@@ -72,21 +42,22 @@ def origin_of(folder: RunFolder, step: int | None) -> RunOrigin:
     if (path := folder.weights_folder() / "state.json").exists():
         state = read_state(path.parent)
     weights = state.get("weights", {})
-    if "averaged" in weights:
-        return RunOrigin(
-            folder.path, f"mean of the weights of {len(weights['averaged'])} steps", metrics_at(folder, None)
-        )
     if "imported" in weights:
         return RunOrigin(folder.path, f"weights of an imported {weights['imported']} model", {})
-    own = weights.get("step", state.get("step"))
-    if not folder.final.exists():
-        return RunOrigin(folder.path, f"checkpoint of step {own}, training has not ended", metrics_at(folder, own))
-    return RunOrigin(folder.path, "final weights" if own is None else f"weights of step {own}", metrics_at(folder, own))
+    saved = weights.get("step", state.get("step"))
+    if "averaged" in weights:
+        saved, name = None, f"mean of the weights of {len(weights['averaged'])} steps"
+    elif not folder.final.exists():
+        name = f"checkpoint of step {saved}, training has not ended"
+    else:
+        name = "final weights" if saved is None else f"weights of step {saved}"
+    return RunOrigin(folder.path, name, metrics_at(folder, saved))
 
 
 Device = str | torch.device
 Adapter = str | Path | None
-Runs = str | Path | Sequence[str | Path]
+Run = str | Path
+Runs = Run | Sequence[Run]
 
 
 def load_ensemble(
@@ -95,9 +66,9 @@ def load_ensemble(
     """Several runs as one Translator: at each step the mean of their probabilities. The recipe is the first run's."""
     if not runs or step is not None or adapter is not None:
         raise UserError("an ensemble is a list of runs with their final weights; step and adapter are for a single run")
-    models = [load(run, task=task, device=device) for run in runs]
-    first = models[0]
-    for run, model in zip(runs, models, strict=True):
+    members = [load(run, task=task, device=device) for run in runs]
+    first = members[0]
+    for run, model in zip(runs, members, strict=True):
         if model.kind != "transformer":
             raise UserError("an ensemble is of encoder-decoders, and {run} is another model", run)
         if not tokenizers_agree(first, model):
@@ -107,43 +78,37 @@ def load_ensemble(
                 run,
                 runs[0],
             )
-    if len(models) == 1:
+    if len(members) == 1:
         return first  # type: ignore[return-value]
     assert first.origin is not None
     names = ", ".join(str(run) for run in runs[1:])
     origin = RunOrigin(first.origin.path, f"an ensemble with {names}")
-    members: list[Any] = [model._model for model in models]
-    return Translator(Ensemble(members), first.tokenizers, first.recipe, origin)
+    nets: list[Any] = [model._model for model in members]
+    return Translator(Ensemble(nets), first.tokenizers, first.recipe, origin)
+
+
+class LoadOptions(TypedDict, total=False):
+    """The options of `load` beside the task."""
+
+    device: Device
+    step: int | None
+    adapter: Adapter
 
 
 @overload
-def load(
-    run: Runs, *, task: Literal["translate"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
-) -> Translator: ...
+def load(run: Runs, *, task: Literal["translate"], **options: Unpack[LoadOptions]) -> Translator: ...
 @overload
-def load(
-    run: str | Path, *, task: Literal["generate"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
-) -> Generator: ...
+def load(run: Run, *, task: Literal["generate"], **options: Unpack[LoadOptions]) -> models.Generator: ...
 @overload
-def load(
-    run: str | Path, *, task: Literal["fill"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
-) -> Filler: ...
+def load(run: Run, *, task: Literal["fill"], **options: Unpack[LoadOptions]) -> models.Filler: ...
 @overload
-def load(
-    run: str | Path, *, task: Literal["classify"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
-) -> Classifier: ...
+def load(run: Run, *, task: Literal["classify"], **options: Unpack[LoadOptions]) -> models.Classifier: ...
 @overload
-def load(
-    run: str | Path, *, task: Literal["tag"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
-) -> Tagger: ...
+def load(run: Run, *, task: Literal["tag"], **options: Unpack[LoadOptions]) -> models.Tagger: ...
 @overload
-def load(
-    run: str | Path, *, task: Literal["embed"], device: Device = ..., step: int | None = ..., adapter: Adapter = ...
-) -> Embedder: ...
+def load(run: Run, *, task: Literal["embed"], **options: Unpack[LoadOptions]) -> models.Embedder: ...
 @overload
-def load(
-    run: Runs, *, task: None = ..., device: Device = ..., step: int | None = ..., adapter: Adapter = ...
-) -> AnyModel: ...
+def load(run: Runs, *, task: None = ..., **options: Unpack[LoadOptions]) -> AnyModel: ...
 def load(
     run: Runs, *, task: Verb | None = None, device: Device = "auto", step: int | None = None, adapter: Adapter = None
 ) -> AnyModel:

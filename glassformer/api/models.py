@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from glassformer import tasks
-from glassformer.api.activations import ActivationCache, text_with_cache, texts_with_cache
+from glassformer.api.activations import ActivationCache, texts_with_cache
 from glassformer.api.options import DecodeOptions, WritingOptions, spelled_out, split_options
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
 from glassformer.config import DecodeConfig, ModelConfig, Recipe, did_you_mean
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from glassformer.formats.parity import ParityReport
 
 T = TypeVar("T")
-REPORT = "glassformer.inspection.notebook"  # on the floor above: fetched by its name, when it is asked for
+Many = list[str] | tuple[str, ...]
+REPORT = "glassformer.inspection.report"  # on the floor above: fetched by its name, when it is asked for
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,24 @@ class RunOrigin:
     path: Path
     weights: str = "final weights"
     metrics: dict[str, float] = field(default_factory=dict)
+
+
+def pick_device(device: str | torch.device) -> torch.device:
+    """`auto` is CUDA where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        known = torch.device(device)
+    except RuntimeError:
+        raise UserError("there is no device {device!r}; use auto, cpu or cuda", device) from None
+    if known.type == "cuda" and not torch.cuda.is_available():
+        raise UserError("device {device} was asked for, and torch sees no CUDA device here; use cpu", device)
+    try:
+        # Torch knows the names of devices that this build or machine lacks.
+        torch.ones(1, device=known).sum().item()
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError):
+        raise UserError("device {device} cannot be used here; use auto, cpu or cuda", device) from None
+    return known
 
 
 def one_or_many(texts: Any, answer: Callable[[list[Any]], list[T]]) -> T | list[T]:
@@ -105,7 +124,7 @@ class LoadedModel(TextModel):
     @overload
     def embed(self, texts: str, *, pool: Pool = ...) -> Float[Tensor, "C"]: ...
     @overload
-    def embed(self, texts: list[str] | tuple[str, ...], *, pool: Pool = ...) -> Float[Tensor, "N C"]: ...
+    def embed(self, texts: Many, *, pool: Pool = ...) -> Float[Tensor, "N C"]: ...
     def embed(self, texts: str | Sequence[str], *, pool: Pool = "mean") -> Tensor:
         """A text as one vector, or a list as rows: the last layer's output at its tokens, pooled by their mean, their max,
         or at the first or last of them."""
@@ -120,18 +139,15 @@ class LoadedModel(TextModel):
     ) -> tuple[Tensor, ActivationCache[list[str]]]: ...
     @overload
     def run_with_cache(
-        self,
-        texts: list[str] | tuple[str, ...],
-        target: list[str] | tuple[str, ...] | None = ...,
-        *,
-        names: str | Sequence[str] = ...,
+        self, texts: Many, target: Many | None = ..., *, names: str | Sequence[str] = ...
     ) -> tuple[Tensor, ActivationCache[list[list[str]]]]: ...
     def run_with_cache(self, texts: Any, target: Any = None, *, names: str | Sequence[str] = "*") -> Any:
         """A text through the model with every activation kept: the logits, and a dictionary by name (`tap_shapes(model)`
         lists the names); of a list, a row each, padded at its end. A Translator reads a text with its `target`, or with its
         own answer."""
         if isinstance(texts, str):
-            return text_with_cache(self, texts, target, names)
+            logits, cache = texts_with_cache(self, [texts], None if target is None else [target], names)
+            return logits, ActivationCache(cache, cache.tokens[0], cache.source_tokens[0])
         if isinstance(target, str) or not isinstance(texts, Iterable):
             raise UserError("run_with_cache takes a text and a target, or a list and a list")
         return texts_with_cache(self, list(texts), target, names)
@@ -165,17 +181,12 @@ class LoadedModel(TextModel):
             raise UserError("a model without a run {no_split}", NO_SPLIT)
         else:
             on, examples = own_sample(self.recipe.data, run)
-        facts: dict[str, Any] = {"run": run, "metrics": self.metrics, "name": None if run is None else run.name}
-        facts["overwrite"] = overwrite
-        return export_model(self, to, Path(out), examples, quantize=quantize, on=on, **facts)
+        about: dict[str, Any] = {"run": run, "metrics": self.metrics, "name": None if run is None else run.name}
+        return export_model(self, to, Path(out), examples, quantize=quantize, on=on, overwrite=overwrite, **about)
 
     def to(self, device: str | torch.device) -> LoadedModel:
         """Moves the weights to another device."""
-        try:
-            known = torch.device(device)
-        except RuntimeError:
-            raise UserError("there is no device {device!r}; use cpu or cuda", device) from None
-        self._model.to(known)
+        self._model.to(pick_device(device))
         return self
 
     def settings(self, config: DecodeConfig | None = None, **options: Unpack[DecodeOptions]) -> DecodeConfig:
@@ -204,9 +215,7 @@ class Scoring(LoadedModel):
     @overload
     def score(self, source: str, target: str | None = ...) -> TokenScores: ...
     @overload
-    def score(
-        self, source: list[str] | tuple[str, ...], target: list[str] | tuple[str, ...] | None = ...
-    ) -> list[TokenScores]: ...
+    def score(self, source: Many, target: Many | None = ...) -> list[TokenScores]: ...
     def score(
         self, source: str | Sequence[str], target: str | Sequence[str] | None = None
     ) -> TokenScores | list[TokenScores]:
@@ -220,8 +229,19 @@ class Scoring(LoadedModel):
             raise UserError("a list is scored with a list, and a text with a text")
         sources, targets = ([side] if isinstance(side, str) else list(side) for side in (source, target))
         tasks.check_lengths([*sources, *targets])
-        found = tasks.token_scores(self, sources, targets)
-        return found[0] if isinstance(source, str) else found
+        scores = tasks.token_scores(self, sources, targets)
+        return scores[0] if isinstance(source, str) else scores
+
+    def _write(
+        self, texts: Any, each: Callable[..., Any], answer_type: Callable[[Any], T], options: Any
+    ) -> T | list[T]:
+        """What the model writes to a text or to each of a list, by the function of the task and its options."""
+        constraints, others = split_options(options)
+
+        def answer(texts: list[str]) -> list[T]:
+            return [answer_type(answers) for answers in each(self, texts, constraints=constraints, **others)]
+
+        return one_or_many(texts, answer)
 
 
 class Translator(Scoring):
@@ -242,22 +262,14 @@ class Translator(Scoring):
     @overload
     def translate(self, texts: str, *, align: bool = ..., **options: Unpack[WritingOptions]) -> Translation: ...
     @overload
-    def translate(
-        self, texts: list[str] | tuple[str, ...], *, align: bool = ..., **options: Unpack[WritingOptions]
-    ) -> list[Translation]: ...
+    def translate(self, texts: Many, *, align: bool = ..., **options: Unpack[WritingOptions]) -> list[Translation]: ...
     @spelled_out(WritingOptions)
     def translate(
         self, texts: str | Sequence[str], *, align: bool = False, trace: bool = False, **options: Any
     ) -> Translation | list[Translation]:
         """The answer to a text, or to each of a list. With `n_best=5` it has four alternatives; with `align=True` it knows
         which source token each of its tokens looked at; `trace=True` keeps the story of the beam."""
-        constraints, decode = split_options(options)
-
-        def answer(texts: list[str]) -> list[Translation]:
-            found = tasks.translate_each(self, texts, constraints=constraints, align=align, trace=trace, **decode)
-            return [Translation(answers) for answers in found]
-
-        return one_or_many(texts, answer)
+        return self._write(texts, tasks.translate_each, Translation, options | {"align": align, "trace": trace})
 
     def align(self, source: str, target: str) -> list[tuple[int, int]]:
         """Which words of a translation come from which of its source, in the form of Pharaoh: (source word, target word), counted
@@ -287,19 +299,13 @@ class Generator(Scoring):
     @overload
     def generate(self, prompts: str = ..., **options: Unpack[WritingOptions]) -> Generation: ...
     @overload
-    def generate(self, prompts: list[str] | tuple[str, ...], **options: Unpack[WritingOptions]) -> list[Generation]: ...
+    def generate(self, prompts: Many, **options: Unpack[WritingOptions]) -> list[Generation]: ...
     @spelled_out(WritingOptions)
     def generate(
         self, prompts: str | Sequence[str] = "", *, trace: bool = False, **options: Any
     ) -> Generation | list[Generation]:
         """What may follow a prompt, without the prompt; with `num_samples=3` it has two alternatives."""
-        constraints, decode = split_options(options)
-
-        def answer(prompts: list[str]) -> list[Generation]:
-            found = tasks.generate_each(self, prompts, constraints=constraints, trace=trace, **decode)
-            return [Generation(answers) for answers in found]
-
-        return one_or_many(prompts, answer)
+        return self._write(prompts, tasks.generate_each, Generation, options | {"trace": trace})
 
     @spelled_out(WritingOptions)
     def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
@@ -323,7 +329,7 @@ class Filler(LoadedModel):
     @overload
     def fill(self, texts: str, *, top: int = ...) -> Filling: ...
     @overload
-    def fill(self, texts: list[str] | tuple[str, ...], *, top: int = ...) -> list[Filling]: ...
+    def fill(self, texts: Many, *, top: int = ...) -> list[Filling]: ...
     def fill(self, texts: str | Sequence[str], *, top: int = 5) -> Filling | list[Filling]:
         """The text with the likeliest word for each `[MASK]` or `___`; its `masks` have the `top` likeliest words."""
         return one_or_many(texts, lambda own: [Filling(one) for one in tasks.fill(self, own, top=top)])
@@ -343,7 +349,7 @@ class Classifier(LoadedModel):
     @overload
     def classify(self, texts: str) -> Classification: ...
     @overload
-    def classify(self, texts: list[str] | tuple[str, ...]) -> list[Classification]: ...
+    def classify(self, texts: Many) -> list[Classification]: ...
     def classify(self, texts: str | Sequence[str]) -> Classification | list[Classification]:
         """The likeliest label of a text, or of each of a list; its `labels` are all of them with their probabilities."""
         return one_or_many(texts, lambda own: [Classification(labels) for labels in tasks.classify(self, own)])
@@ -380,13 +386,18 @@ class Embedder(LoadedModel):
     made_for = "embed"
 
 
-MODELS: dict[Verb, type[LoadedModel]] = {
-    "translate": Translator,
-    "generate": Generator,
-    "fill": Filler,
-    "classify": Classifier,
-    "tag": Tagger,
-    "embed": Embedder,
-}
+AnyModel = Translator | Generator | Filler | Classifier | Tagger | Embedder
+CLASSES: list[type[LoadedModel]] = [Translator, Generator, Filler, Classifier, Tagger, Embedder]
+MODELS = {model.made_for: model for model in CLASSES}
 
-__all__ = ["Classifier", "Embedder", "Filler", "Generator", "LoadedModel", "RunOrigin", "Tagger", "Translator"]
+__all__ = [
+    "AnyModel",
+    "Classifier",
+    "Embedder",
+    "Filler",
+    "Generator",
+    "LoadedModel",
+    "RunOrigin",
+    "Tagger",
+    "Translator",
+]

@@ -142,7 +142,7 @@ class Classification(str):
         return self.labels[0].probability
 
     def _repr_html_(self) -> str:
-        return as_table([(one.label, f"{one.probability:.3f}") for one in self.labels[:MOST_SHOWN]])
+        return as_table([(label.label, f"{label.probability:.3f}") for label in self.labels[:MOST_SHOWN]])
 
 
 class Tagging(list[Tagged]):
@@ -151,7 +151,7 @@ class Tagging(list[Tagged]):
     @property
     def labels(self) -> list[str]:
         """The labels alone."""
-        return [one.label for one in self]
+        return [word.label for word in self]
 
     def _repr_html_(self) -> str:
-        return as_table([[one.word for one in self], [one.label for one in self]])
+        return as_table([[word.word for word in self], self.labels])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from glassformer import runs
-from glassformer.api.loading import AnyModel, load
+from glassformer.api.loading import load
+from glassformer.api.models import AnyModel
 from glassformer.config import Recipe
 from glassformer.config.fields import did_you_mean
 from glassformer.config.fine_tune import fine_tuned
@@ -42,15 +44,18 @@ def place_of(name: str) -> tuple[str, str]:
     part, _unused, rest = name.replace("__", ".").partition(".")
     if rest:
         return part, rest
-    found = [own for own, kind in PARTS.items() if name in {f.name for f in dataclasses.fields(kind)}]
-    if len(found) == 1:
-        return found[0], name
-    if found:
+    names = {table: [field.name for field in dataclasses.fields(config)] for table, config in PARTS.items()}
+    tables = [table for table in names if name in names[table]]
+    if len(tables) == 1:
+        return tables[0], name
+    if tables:
         raise ConfigError(
-            "{name} is a setting of {found}; say which, as {part}={{{name!r}: …}}", name, " and ".join(found), found[0]
+            "{name} is a setting of {found}; say which, as {part}={{{name!r}: …}}",
+            name,
+            " and ".join(tables),
+            tables[0],
         )
-    known = [f.name for kind in PARTS.values() for f in dataclasses.fields(kind)]
-    raise ConfigError("there is no setting {name!r}{suggestion}", name, did_you_mean(name, known))
+    raise ConfigError("there is no setting {name!r}{suggestion}", name, did_you_mean(name, [*chain(*names.values())]))
 
 
 def with_settings(values: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,11 +117,6 @@ def check_nothing_beside_a_run(**given: Any) -> None:
         raise UserError("a run goes on in its own folder with its own data; leave {options} out", ", ".join(ignored))
 
 
-def on_device(recipe: Recipe, device: str) -> Recipe:
-    """The recipe, trained there."""
-    return Recipe.from_dict(with_settings(recipe.to_dict(), {"train.device": device}))
-
-
 def train(
     recipe: str | Path | Mapping[str, Any] | Recipe,
     data: Any = None,
@@ -153,6 +153,7 @@ def train(
     if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
         raise UserError("callbacks is a list of functions, each called with a report of every logged step")
     trainer_callbacks = [Reporter(tuple(callbacks))] if callbacks else []
+    settings = overrides if device == "auto" else {**overrides, "train.device": device}
     if isinstance(recipe, str | Path) and RunFolder.is_run(Path(recipe)):
         if not resume:
             raise UserError(
@@ -162,14 +163,12 @@ def train(
             )
         check_nothing_beside_a_run(data=data, from_run=from_run, out=out)
         folder = Path(recipe)
-        changed = make_recipe(RunFolder(folder).recipe, overrides) if overrides else None
-        changed = changed if device == "auto" else on_device(changed or RunFolder(folder).recipe, device)
+        changed = make_recipe(RunFolder(folder).recipe, settings) if settings else None
         with quietly(quiet):
             runs.resume(folder, changed, accept_changes=bool(overrides), callbacks=trainer_callbacks)
         return load(folder, device=device)
     start = None if from_run is None else runs.start_of(Path(from_run))
-    resolved = make_recipe(recipe, overrides) if start is None else tuned_recipe(recipe, overrides, start.recipe)
-    resolved = resolved if device == "auto" else on_device(resolved, device)
+    resolved = make_recipe(recipe, settings) if start is None else tuned_recipe(recipe, settings, start.recipe)
     folder = Path("runs") / resolved.name if out is None else Path(out)
     if RunFolder.is_run(folder) and not resume and not overwrite:
         raise UserError(

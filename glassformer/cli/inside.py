@@ -56,7 +56,7 @@ def look(
     """
     from glassformer.api import load
     from glassformer.inspection import look_across, look_inside, write_report
-    from glassformer.inspection.explanation_data import importance_of
+    from glassformer.inspection.data import importance_of
     from glassformer.inspection.inspection import Inspection
     from glassformer.inspection.patching import patch
     from glassformer.runs.folder import RunFolder
@@ -211,7 +211,7 @@ def heads(
     """
     from glassformer import probe
     from glassformer.api import load
-    from glassformer.evaluation.held_out import held_out
+    from glassformer.evaluation.examples import held_out
     from glassformer.inspection import heads as study
     from glassformer.runs.folder import RunFolder
 

@@ -204,20 +204,20 @@ def demo(*, out: Path = Path("runs/dates")) -> None:
     out: Where the run goes.
     """
     from glassformer.api import load
-    from glassformer.api.evaluation import score_split
-    from glassformer.inspection.cross_attention import draw_cross_attention
+    from glassformer.api.evaluation import evaluate_run
+    from glassformer.inspection.map_pictures import draw_cross_attention
     from glassformer.runs.folder import RunFolder
     from glassformer.runs.metrics_log import draw_curves
 
     console = table_console()
     train_demo(out, console)
-    scores, count = score_split(out, "test")
+    scores = evaluate_run(out, split="test", device="cpu")
     model = load(out, device="cpu")
     console.print(unseen_days(model))
     summary = _(
         "{exact_match:.1f}% of {count:,} unseen days read exactly right (BLEU {bleu:.1f}, chrF {chrf:.1f})",
-        count=count,
-        **scores.values,
+        count=scores.examples,
+        **scores,
     )
     console.print(summary, "", sep="\n")
     console.print(_("loss curve       {curves}", draw_curves(RunFolder(out))[0]))

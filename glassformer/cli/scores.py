@@ -100,7 +100,7 @@ def evaluate(
 def score_contrasts(run: Path, file: Path, limit: int | None, device: str, *, as_json: bool) -> None:
     """How often the right one of two translations is the likelier."""
     from glassformer.api import load
-    from glassformer.evaluation.contrastive import contrastive, read_contrasts
+    from glassformer.evaluation.examples import contrastive, read_contrasts
 
     right, total = contrastive(load(run, device=device), read_contrasts(file)[:limit])
     if not total:

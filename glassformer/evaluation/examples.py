@@ -1,21 +1,97 @@
-"""The same examples for two runs: whether they can be compared at all, what each says and loses."""
+"""Examples a run has not learned from, as text and as batches, and what a model makes of them: for the studies that measure one
+model many times, or two models on the same examples.
+
+The losses are teacher-forced and kept apart for each example; what is written is written greedily, since most of these
+studies ask how an answer changes and not how good it could get (`glassformer evaluate` writes as the recipe says).
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
+import operator
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from glassformer.data.batches import Batch, recipe_batches
+from glassformer.data.encoding import encode_split, open_files
+from glassformer.data.files import numbered_lines
+from glassformer.data.store import run_examples
+from glassformer.data.transforms import SEPARATOR, joined
 from glassformer.errors import UserError
-from glassformer.evaluation.bootstrap import Combine, Statistics, bleu, bleu_statistics, mean, percent
-from glassformer.evaluation.held_out import HeldOut, held_out, writes, written
+from glassformer.evaluation.generated import greedy
 from glassformer.evaluation.metrics import bleu_tokenize
+from glassformer.evaluation.significance import Combine, Statistics, bleu, bleu_statistics, mean, percent
 from glassformer.evaluation.teacher_forced import example_losses
-from glassformer.language import _
-from glassformer.tasks import TextModel, classify, tag
+from glassformer.tasks import TextModel, classify, tag, translations
+from glassformer.tasks.score import score
+from glassformer.tasks.text_model import FAMILIES
 from glassformer.text.languages import is_han
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """`examples` are as the data has them: pairs, (text, label), (words, tags). A text has none; its examples are blocks."""
+
+    batches: list[Batch]
+    examples: list[Any]
+    count: int
+
+
+def held_out(
+    model: TextModel,
+    split: str,
+    limit: int,
+    folder: Path | None = None,
+    *,
+    block_size: int | None = None,
+    examples: Sequence[Any] | None = None,
+) -> HeldOut:
+    """The first `limit` examples of a split. `folder`: the data folder of the run, where they and their token files lie.
+    `block_size`: no longer than this, where the model could read more. `examples`: these instead of the run's own."""
+    if split not in SPLITS:
+        raise UserError("split is train, val or test, not {split!r}", split)
+    if limit < 1:
+        raise UserError("examples must be at least 1, not {limit}", limit)
+    limit = min(limit, sys.maxsize)
+    recipe = model.recipe
+    data = recipe.data
+    budget = max(256, min(8192, 2**23 // max(1, recipe.model.vocab_size)))
+    stored = run_examples(data, split, folder or Path()) if examples is None else examples  # type: ignore[arg-type]
+    with TemporaryDirectory() as temporary:
+        multiplied = split == "train" and data.multiplied  # what was learned from is not one example a pair
+        there = folder is not None and not multiplied and any(folder.glob(f"{split}.*.tokens")) and examples is None
+        if not there:
+            some = stored if data.task == "text" else list(itertools.islice(stored, limit))
+            encode_split(data, split, some, model.tokenizers, Path(temporary))
+        files = open_files(data, split, folder if there and folder is not None else Path(temporary))
+        made = recipe_batches(recipe, files, block_size=block_size, layout="padded", training=False)
+        batches = [batch.to(model.device) for batch in made.in_order(budget, limit=limit)]
+    if not batches:
+        raise UserError("the {split} split of this run has nothing to measure on; choose another split", split)
+    texts = [] if data.task == "text" else list(itertools.islice(stored, limit))
+    return HeldOut(batches, texts, len(texts) or sum(len(b.examples) for b in batches))
+
+
+def writes(model: TextModel) -> bool:
+    """Whether it is asked for texts, and its texts can be compared with those wanted."""
+    return model.kind in ("transformer", "gpt on pairs") and model.recipe.data.task == "pairs"
+
+
+def written(model: TextModel, examples: list[Any]) -> list[str]:
+    """What the model writes for each example's source, greedily."""
+    quick = TextModel(model._model, model.tokenizers, replace(model.recipe, decode=greedy(model.recipe.decode)))
+    return translations(quick, [source for source, _ in examples])
+
+
+# ---- two models on the same examples
 
 
 def edit_distance(first: Sequence[Any], second: Sequence[Any]) -> float:
@@ -35,9 +111,6 @@ def as_units(text: str) -> list[str]:
     """Words; in a script without spaces, and for a single word, characters."""
     words = text.split()
     return list(text) if len(words) < 2 or sum(map(is_han, text)) > 0.3 * len(text) else words
-
-
-FAMILIES = {"transformer": _("an encoder-decoder"), "gpt": _("a GPT"), "bert": _("a BERT")}
 
 
 TASKS = {"pairs": "pairs", "text": "text", "classify": "labelled lines", "tag": "tagged words"}
@@ -63,11 +136,10 @@ def check_same_task(first: TextModel, second: TextModel) -> None:
 
 def losses(model: TextModel, held: HeldOut, count: int) -> Statistics:
     """(nats, labels) and (right, labels) of each example; zeros for one that is too long for a loss."""
-    found = example_losses(model._model, held.batches)
     table = np.zeros((count, 3))
-    for number, one in found.items():
+    for number, loss in example_losses(model._model, held.batches).items():
         if number < count:
-            table[number] = one.nats, one.labels, one.right
+            table[number] = loss.nats, loss.labels, loss.right
     return table
 
 
@@ -114,7 +186,7 @@ def same_reading(first: TextModel, second: TextModel) -> bool:
 
 def same_examples(first: TextModel, second: TextModel, split: str, held: HeldOut) -> HeldOut:
     """The first run's examples as the second run reads them."""
-    data = dataclasses.replace(
+    data = replace(
         first.recipe.data,
         tokenizer=second.recipe.data.tokenizer,
         bpe_dropout=0.0,
@@ -122,16 +194,8 @@ def same_examples(first: TextModel, second: TextModel, split: str, held: HeldOut
         prompt_answer=second.recipe.data.prompt_answer,
         lowercase=second.recipe.data.lowercase,
     )
-    reading = TextModel(second.model, second.tokenizers, dataclasses.replace(second.recipe, data=data))
+    reading = TextModel(second.model, second.tokenizers, replace(second.recipe, data=data))
     return held_out(reading, split, len(held.examples), examples=held.examples)
-
-
-def tag_hits(held: HeldOut, said: list[str]) -> Statistics:
-    """Right tags and all tags of every sentence."""
-    rows = []
-    for (_unused, tags), own in zip(held.examples, said, strict=True):
-        rows.append([float(sum(a == b for a, b in zip(own.split(), tags, strict=False))), float(len(tags))])
-    return np.array(rows)
 
 
 COMBINE: dict[str, Combine] = {
@@ -144,26 +208,89 @@ COMBINE: dict[str, Combine] = {
 """From the summed numbers of some examples to the score of them all."""
 
 
-def answer_statistics(model: TextModel, held: HeldOut, said: list[str]) -> dict[str, Statistics]:
-    """What a model said to each example as the numbers that its task's scores are made of (`COMBINE`)."""
-
-    def hits(wanted: list[str]) -> Statistics:
-        return np.array([[float(s.strip() == w.strip()), 1.0] for s, w in zip(said, wanted, strict=True)])
-
-    if writes(model):
-        wanted = [target for _, target in held.examples]
-        tokenize = bleu_tokenize(wanted, model.recipe.train.bleu_tokenize)
-        return {"exact_match": hits(wanted), "bleu": bleu_statistics(said, wanted, tokenize)}
-    match model.recipe.data.task:
-        case "classify":
-            return {"accuracy": hits([label for _, label in held.examples])}
-        case "tag":
-            return {"accuracy": tag_hits(held, said)}
-    return {}
+def answer_statistics(model: TextModel, held: HeldOut, texts: list[str]) -> dict[str, Statistics]:
+    """What a model wrote to each example as the numbers that its task's scores are made of (`COMBINE`)."""
+    if not writes(model) and model.recipe.data.task not in ("classify", "tag"):
+        return {}
+    references = [reference for _, reference in held.examples]
+    if model.recipe.data.task == "tag":  # right tags and all tags of every sentence
+        tagged = [(text.split(), tags) for text, tags in zip(texts, references, strict=True)]
+        rows = [(sum(map(operator.eq, written, tags)), len(tags)) for written, tags in tagged]
+        return {"accuracy": np.array(rows, dtype=np.float64)}
+    hits = [(a.strip() == b.strip(), 1) for a, b in zip(texts, references, strict=True)]
+    right = np.array(hits, dtype=np.float64)
+    if not writes(model):
+        return {"accuracy": right}
+    tokenize = bleu_tokenize(references, model.recipe.train.bleu_tokenize)
+    return {"exact_match": right, "bleu": bleu_statistics(texts, references, tokenize)}
 
 
 def example_statistics(model: TextModel, held: HeldOut) -> dict[str, Statistics]:
     """Every score of `COMBINE` that this kind of model has."""
     table = losses(model, held, held.count)
-    found = answer_statistics(model, held, answers(model, held))
-    return found | {"loss": table[:, :2], "token_accuracy": table[:, [2, 1]]}
+    of_answers = answer_statistics(model, held, answers(model, held))
+    return of_answers | {"loss": table[:, :2], "token_accuracy": table[:, [2, 1]]}
+
+
+# ---- contrastive pairs
+
+AT_ONCE = 256  # contrasts that are scored
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A source with its right and its wrong translation, and the sentences before it on either side."""
+
+    source: str
+    right: str
+    wrong: str
+    source_context: tuple[str, ...] = ()
+    target_context: tuple[str, ...] = ()
+
+
+def read_contrasts(path: Path) -> list[Contrast]:
+    """A TSV of source, right, wrong and, where there is any, the context of the source and that of the target, sentences of which
+    are parted by ‖."""
+    contrasts = []
+    for number, line in numbered_lines(path):
+        columns = [column.strip() for column in line.split("\t")]
+        if not line.strip():
+            continue
+        if len(columns) not in (3, 5) or not all(columns[:3]):
+            raise UserError(
+                "{path}, line {line}: a contrast is source, right, wrong, or those and the context of source and target, with "
+                "tabs between",
+                path,
+                number,
+            )
+        contexts = (tuple(filter(None, map(str.strip, text.split(SEPARATOR.strip())))) for text in columns[3:])
+        source, right, wrong = columns[:3]
+        contrasts.append(Contrast(source, right, wrong, *contexts))
+    if not contrasts:
+        raise UserError("{path} is empty", path=path)
+    return contrasts
+
+
+def contrastive(model: TextModel, contrasts: Sequence[Contrast]) -> tuple[int, int]:
+    """Of contrastive pairs, two translations that differ in one thing (Sennrich 2017, "How grammatical is character-level neural
+    machine translation?"; for context, Müller et al. 2018): how many right translations the model finds likelier than the wrong
+    ones, and of how many. Equal is not likelier, and what is longer than the model reads does not count. A model without context
+    reads none."""
+    model.require("translate")
+    size, right, total = model.recipe.data.context, 0, 0
+    for start in range(0, len(contrasts), AT_ONCE):
+        group = contrasts[start : start + AT_ONCE]
+        pairs = []
+        for contrast in group:
+            before = (
+                texts[max(0, len(texts) - size) :] for texts in (contrast.source_context, contrast.target_context)
+            )
+            of_source, of_target = before
+            source = joined(of_source, contrast.source)
+            pairs += [(source, joined(of_target, target)) for target in (contrast.right, contrast.wrong)]
+        scores = score(model, pairs)
+        for good, bad in zip(scores[::2], scores[1::2], strict=True):
+            if good is not None and bad is not None:
+                right += good.log_probability > bad.log_probability
+                total += 1
+    return right, total

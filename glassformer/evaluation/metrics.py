@@ -200,3 +200,62 @@ def written_scores(
     picked = range(0, len(pairs), max(1, len(pairs) // max(1, samples)))
     shown = [(sources[i], wanted[i], written[i]) for i in picked][:samples]
     return text_scores(written, wanted, tokenize, edits=edits) | Scores({}, samples=shown, written=list(written))
+
+
+Constituents = Counter[tuple[str, int, int]]
+"""How often each label spans which words: (label, first, one after the last)."""
+
+
+def constituents(line: str) -> tuple[Constituents, int] | None:
+    """The constituents of a constituency tree in one line, `(S (NP XX XX )NP (VP XX )VP )S`, and its number of words; None where
+    it is no tree.
+
+    >>> constituents("(S (NP XX )NP (VP XX )VP )S")[0] == Counter({("S", 0, 2): 1, ("NP", 0, 1): 1, ("VP", 1, 2): 1})
+    True
+    """
+    counts: Constituents = Counter()
+    opened: list[tuple[str, int]] = []
+    words = 0
+    for token in line.split():
+        if token.startswith("(") and len(token) > 1:
+            if not opened and counts:  # a second tree
+                return None
+            opened.append((token[1:], words))
+        elif token.startswith(")"):
+            if not opened or opened[-1][0] != token[1:]:
+                return None
+            label, first = opened.pop()
+            counts[label, first, words] += 1
+        elif opened:
+            words += 1
+        else:
+            return None
+    return None if opened or not counts else (counts, words)
+
+
+def bracket_f1(written: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
+    """Labelled bracket F1, precision, recall and the share of whole trees that are right, in percent, by evalb's rule (Sekine and
+    Collins): a constituent is its label and the words it spans; precision and recall are over all constituents of all sentences
+    together, each of a sentence's constituents matched once. A tree that is none (brackets that do not close, another number of
+    words than the sentence has) counts as one without constituents; evalb would leave such a sentence out, which is kinder.
+
+    >>> round(bracket_f1(["(S (NP XX XX )NP )S"], ["(S (NP XX )NP XX )S"])["f1"], 1)
+    50.0
+    """
+    matched = given = gold = whole = 0
+    for ours, theirs in zip(written, wanted, strict=True):
+        right = constituents(theirs)
+        if right is None:
+            raise ValueError(f"no tree: {theirs!r}")
+        tree = constituents(ours)
+        counts = tree[0] if tree is not None and tree[1] == right[1] else Counter()
+        matched += (counts & right[0]).total()
+        given += counts.total()
+        gold += right[0].total()
+        whole += counts == right[0]
+    return {
+        "f1": 200 * matched / max(1, given + gold),
+        "precision": 100 * matched / max(1, given),
+        "recall": 100 * matched / max(1, gold),
+        "exact_match": 100 * whole / max(1, len(wanted)),
+    }

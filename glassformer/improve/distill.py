@@ -23,7 +23,7 @@ from glassformer.data.files import ReadContext, numbered_lines
 from glassformer.data.splits import normalized
 from glassformer.data.store import run_examples, stored_splits
 from glassformer.errors import UserError
-from glassformer.evaluation.bootstrap import Paired
+from glassformer.evaluation.significance import Paired
 from glassformer.files.durable import write_atomically
 from glassformer.files.owned import OwnedFiles
 from glassformer.improve.held_out import check_text, write_jsonl

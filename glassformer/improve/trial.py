@@ -13,10 +13,9 @@ from glassformer import runs
 from glassformer.api import load
 from glassformer.config import Recipe
 from glassformer.errors import UserError
-from glassformer.evaluation.bootstrap import Paired, Statistics, paired_bootstrap
-from glassformer.evaluation.examples import COMBINE, answer_statistics
+from glassformer.evaluation.examples import COMBINE, HeldOut, answer_statistics
 from glassformer.evaluation.generated import metric_of
-from glassformer.evaluation.held_out import HeldOut
+from glassformer.evaluation.significance import Paired, Statistics, paired_bootstrap
 from glassformer.runs.fine_tune import Start
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel, translations

@@ -20,22 +20,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from glassformer.inspection.activations import Activations
+from glassformer.inspection.activations import Activations, forward
 from glassformer.inspection.model_input import ModelInput
 from glassformer.models import BERT
 from glassformer.models.bert import ClassificationHead
 from glassformer.nn.block import Stack
 from glassformer.nn.norms import BatchNorm, LayerNorm, NoNorm, RMSNorm
-from glassformer.nn.rows import Rows
 from glassformer.nn.taps import record
 
 CANDIDATES = 5  # tokens whose logits are taken apart at each output: the one in question and the best others
-
-
 NEURONS = 6  # of each MLP and output, those that pushed most
-
-
 Array = np.ndarray
+Neurons = dict[str, list[list[tuple[int, float, float]]]]
+"""By MLP, then by output: the number of each neuron, its activation, its push."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +41,13 @@ class Attribution:
 
     `parts` are "embedding", heads as "decoder.0.cross:2", MLPs as "decoder.0.mlp", "bias" (of projections, norms and the
     output layer) and, where the output head bends, "head". `neurons` are those of each MLP that push the first candidate
-    most against the second: (number, activation, push)."""
+    most against the second."""
 
     tokens: Int[Array, "n K"]
     logits: Float[Array, "n K"]
     parts: list[str]
     terms: Float[Array, "n K parts"]
-    neurons: dict[str, list[list[tuple[int, float, float]]]]  # by MLP, then by output
+    neurons: Neurons
 
 
 def candidates(activations: Activations) -> Int[Array, "n K"]:
@@ -107,33 +104,13 @@ def output_directions(
 
 def sublayers(stack: Stack, name: str) -> list[tuple[str, Any, Any, str]]:
     """From the first to the last: (name, module, its norm, the tap of the stream after it)."""
-    found: list[tuple[str, Any, Any, str]] = []
+    layers: list[tuple[str, Any, Any, str]] = []
     for n, block in enumerate(stack.layers):
-        found.append((f"{name}.{n}.attention", block.attention, block.attention_norm, f"{name}.{n}.after_attention"))
+        layers.append((f"{name}.{n}.attention", block.attention, block.attention_norm, f"{name}.{n}.after_attention"))
         if block.has_cross:
-            found.append((f"{name}.{n}.cross", block.cross, block.cross_norm, f"{name}.{n}.after_cross"))
-        found.append((f"{name}.{n}.mlp", block.mlp, block.mlp_norm, f"{name}.{n}.residual"))
-    return found
-
-
-def forward(net: Any, model_input: ModelInput, times: int = 1) -> Tensor:
-    """Logits of the same input, so many times."""
-    device = next(net.parameters()).device
-    rows = [torch.tensor([ids] * times, device=device) for ids in (model_input.source, model_input.row) if ids]
-    return net(*(Rows.whole(ids) for ids in rows))
-
-
-def in_order(parts: list[str]) -> list[str]:
-    """Embedding, then layer by layer attention, cross-attention, MLP; then the rest."""
-
-    def place(part: str) -> tuple[int, int, int, int]:
-        if part in ("embedding", "bias", "head"):
-            return {"embedding": (0, 0, 0, 0), "bias": (2, 0, 0, 0), "head": (3, 0, 0, 0)}[part]
-        path, _, head = part.partition(":")
-        _, layer, kind = path.split(".")
-        return 1, int(layer), ("attention", "cross", "mlp").index(kind), int(head or 0)
-
-    return sorted(parts, key=place)
+            layers.append((f"{name}.{n}.cross", block.cross, block.cross_norm, f"{name}.{n}.after_cross"))
+        layers.append((f"{name}.{n}.mlp", block.mlp, block.mlp_norm, f"{name}.{n}.residual"))
+    return layers
 
 
 def strongest_neurons(
@@ -145,9 +122,6 @@ def strongest_neurons(
     return [
         [(int(n), float(active[p, n]), float(difference[p, n])) for n in best[p]] for p in range(difference.size(0))
     ]
-
-
-Neurons = dict[str, list[list[tuple[int, float, float]]]]
 
 
 def sublayer_terms(
@@ -199,14 +173,11 @@ def attribute(net: Any, model_input: ModelInput, activations: Activations) -> At
     stack: Stack = getattr(net, name)
     layers = sublayers(stack, name)
     pools = isinstance(net, BERT) and net.mean_pooling
-    heads = [f"{path}.heads" for path, module, _, _ in layers if hasattr(module, "head_ids")]
-    patterns = [f"{name}.0.in", f"{name}.*.mlp.activation", *{tap for *_, tap in layers}, *heads]
-    patterns += [f"{path}.out" for path, *_ in layers]
+    patterns = (f"{name}.*.{tap}" for tap in ("in", "mlp.activation", "after_*", "residual", "heads", "out"))
     with record(net, *patterns) as taps:
         forward(net, model_input)
     device = next(net.parameters()).device
-    asked = torch.arange(len(model_input.row)) if pools else torch.tensor(model_input.positions)
-    asked = asked.to(device)
+    asked = torch.tensor(range(len(model_input.row)) if pools else model_input.positions, device=device)
     seen = {tap: value[0].double() for tap, value in taps.items()}
     tokens = torch.from_numpy(candidates(activations)).to(device)
     last = seen[layers[-1][3]][asked]
@@ -221,7 +192,10 @@ def attribute(net: Any, model_input: ModelInput, activations: Activations) -> At
         u, more = pull_back(stack.norm, last, u)
         constant = constant + more
     terms, neurons = sublayer_terms(stack, layers, seen, asked, u, constant)
-    order = in_order(list(terms))
+    order = ["embedding"]
+    for path, module, _, _ in layers:
+        order += [path] if path.endswith("mlp") else [f"{path}:{number}" for number in module.head_ids]
+    order.append("bias")
     stacked = torch.stack([terms[part] for part in order], dim=-1)
     if pools:
         stacked = stacked.sum(0, keepdim=True)

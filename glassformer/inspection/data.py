@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
+import glassformer.inspection.page as page
 from glassformer.config import VERSION, ModelConfig
-from glassformer.inspection.activations import AttentionLayer, Norms, Predictions
-from glassformer.inspection.explanation_data import attribution_data, patching_data, saliency_data
+from glassformer.files import structured
+from glassformer.inspection.activations import AttentionLayer, Predictions, rollout
+from glassformer.inspection.attribution import Attribution
 from glassformer.inspection.inspection import CheckpointView, Inspection
 from glassformer.inspection.machine import machine_data
-from glassformer.inspection.packing import (
-    FINE,
-    NUMBERS_BUDGET,
-    few_digits,
-    packed_numbers,
-    packed_rows,
-    packed_weights,
-    thumbnails,
-)
-from glassformer.inspection.rollout import rollout
+from glassformer.inspection.patching import PatchResult
 from glassformer.inspection.search import paths_of
 from glassformer.language import _, in_both
 
@@ -44,93 +39,86 @@ class Names:
         return [self.place[int(i)] for i in ids]
 
 
-def predictions_data(said: Predictions, names: Names) -> dict[str, Any]:
+def predictions_data(predictions: Predictions, names: Names) -> dict[str, Any]:
     """Predictions as the page reads them."""
-    return {
-        "logprob": few_digits(said.logprob),
-        "rank": said.rank.tolist(),
-        "entropy": few_digits(said.entropy),
-        "best": [names.number(row) for row in said.best.tolist()],
-        "chances": few_digits(said.chances),
+    data: dict[str, Any] = page.as_json(predictions)
+    del data["tokens"]
+    return data | {"best": [names.number(row) for row in predictions.best.tolist()]}
+
+
+def attribution_data(attribution: Attribution, names: Names) -> dict[str, Any]:
+    """Terms as 32-bit floats: they add up to their logits to more than four digits."""
+    neurons = {
+        path: [[[n, float(f"{a:.4g}"), float(f"{push:.4g}")] for n, a, push in row] for row in rows]
+        for path, rows in attribution.neurons.items()
     }
+    tokens = [names.number(row) for row in attribution.tokens.tolist()]
+    return page.as_json(attribution, "terms") | {"tokens": tokens, "neurons": neurons}
 
 
-def norms_data(norms: Norms) -> dict[str, Any]:
-    """Norms as the page reads them."""
-    parts = {name: few_digits(values) for name, values in norms.parts.items()}
-    return {"entering": few_digits(norms.entering), "parts": parts, "leaving": few_digits(norms.leaving)}
+def patching_data(patching: PatchResult | None) -> Any:
+    """A patching as the page reads it."""
+    return page.as_json(patching, "effects")
 
 
 def numbers_plan(layers: Sequence[AttentionLayer]) -> tuple[bool, set[int]]:
     """Whether queries, keys and values are bytes rather than half floats, and the layers (by their place in the sequence)
     that have them at all: all, or the last that fit."""
     sizes = [layer.q.size + layer.k.size + layer.v.size for layer in layers]
-    if 2 * sum(sizes) <= NUMBERS_BUDGET:
+    if 2 * sum(sizes) <= page.NUMBERS_BUDGET:
         return False, set(range(len(sizes)))
-    chosen, room = set(), NUMBERS_BUDGET
-    for place in reversed(range(len(sizes))):
-        room -= sizes[place]
-        if room < 0:
-            break
-        chosen.add(place)
-    return True, chosen
+    fit = sum(total <= page.NUMBERS_BUDGET for total in accumulate(reversed(sizes)))
+    return True, set(range(len(sizes) - fit, len(sizes)))
 
 
 def layer_data(layer: AttentionLayer, with_numbers: bool, coarse: bool) -> dict[str, Any]:
     """One attention as the page reads it, with queries, keys and values where asked for."""
-    found: dict[str, Any] = {
+    data = {
         "head_ids": layer.head_ids,
         "kv_head_of": layer.kv_head_of,
         "slopes": layer.slopes,
-        "biases": None if layer.biases is None else few_digits(layer.biases),
-        "weights": packed_weights(layer.weights),
+        "biases": page.as_json(layer.biases),
+        "weights": page.packed_weights(layer.weights),
     }
-    if max(layer.weights.shape[-2:]) > FINE:
-        found["thumbs"] = packed_rows(thumbnails(layer.weights))
+    if max(layer.weights.shape[-2:]) > page.FINE:
+        data["thumbs"] = page.packed_rows(page.thumbnails(layer.weights))
     if with_numbers:
-        found |= {name: packed_numbers(getattr(layer, name), coarse) for name in ("q", "k", "v")}
-    return found
+        data |= {name: page.packed_numbers(getattr(layer, name), coarse) for name in ("q", "k", "v")}
+    return data
 
 
 def attentions_data(inside: Inspection) -> tuple[dict[str, Any], bool, bool]:
     """By kind; whether numbers are coarse; whether some are left out."""
     config = inside.model.model.config
-    kinds = list(inside.activations.attentions)
+    attentions = inside.activations.attentions
     # The last layers of every kind first, so that what does not fit is the first layers of all of them.
-    order = sorted(
-        ((kind, n) for kind in kinds for n in range(len(inside.activations.attentions[kind]))),
-        key=lambda place: place[1],
-    )
-    coarse, chosen = numbers_plan([inside.activations.attentions[kind][n] for kind, n in order])
+    order = sorted(((kind, n) for kind in attentions for n in range(len(attentions[kind]))), key=lambda place: place[1])
+    coarse, chosen = numbers_plan([attentions[kind][n] for kind, n in order])
     kept = {order[place] for place in chosen}
-    found = {}
-    for kind in kinds:
+    data = {}
+    for kind, layers in attentions.items():
         queries, keys = inside.axes(kind)
-        found[kind] = {
+        data[kind] = {
             "queries": queries,
             "keys": keys,
             "causal": kind == "decoder",
             "window": None if kind == "cross" else config.window,
             "scaled": config.scaled_attention,
-            "layers": [
-                layer_data(layer, (kind, n) in kept, coarse)
-                for n, layer in enumerate(inside.activations.attentions[kind])
-            ],
+            "layers": [layer_data(layer, (kind, n) in kept, coarse) for n, layer in enumerate(layers)],
         }
-    return found, coarse, len(kept) < len(order)
+    return data, coarse, len(kept) < len(order)
 
 
 def beam_data(inside: Inspection, names: Names) -> dict[str, Any] | None:
     """Every candidate, with the text it would have led to and whether it is on the way to the answer looked at."""
-    found = inside.search
-    if found is None:
+    search = inside.search
+    if search is None:
         return None
     decode = inside.model.tokenizers.target.decode
     answer = inside.answer_ids()
     steps: list[list[dict[str, Any]]] = []
-    any_best = False
-    for number, (step, paths) in enumerate(zip(found.trace.steps, paths_of(found.trace))):
-        here: list[dict[str, Any]] = []
+    for number, (step, paths) in enumerate(zip(search.trace.steps, paths_of(search.trace))):
+        steps.append([])
         for candidate, path in zip(step, paths):
             facts = asdict(candidate) | {
                 "token": names.number([candidate.token])[0],
@@ -140,24 +128,22 @@ def beam_data(inside: Inspection, names: Names) -> dict[str, Any] | None:
             }
             for name in ("logprob", "total", "score"):
                 facts[name] = float(f"{facts[name]:.6g}")
-            any_best = any_best or facts["best"]
-            here.append(facts)
-        steps.append(here)
+            steps[-1].append(facts)
     answers = [
         {"text": decode(h.ids), "score": h.score, "logprob": h.logprob, "length": len(h.ids), "ended": h.ended}
-        for h in found.answers
+        for h in search.answers
     ]
     # The last token read before the first was written.
     root = names.number([inside.input.row[inside.input.given - 1]])[0]
     return {
-        "width": found.beam,
-        "recipe": found.recipe,
-        "rule": found.rule.name,
-        "alpha": found.rule.alpha,
+        "width": search.beam,
+        "recipe": search.recipe,
+        "rule": search.rule.name,
+        "alpha": search.rule.alpha,
         "root": root,
         "steps": steps,
         "answers": answers,
-        "has_best": any_best,
+        "has_best": any(candidate["best"] for step in steps for candidate in step),
     }
 
 
@@ -165,30 +151,29 @@ def precision_in_words(inside: Inspection, coarse: bool, left_out: bool) -> dict
     """How exactly the page's numbers are kept, in English and Chinese."""
     longest = max(len(inside.input.row), len(inside.input.source))
     fine = _("weights are rounded to 1/65535")
-    weights = fine if longest <= FINE else _("each weight is rounded to 1/255 of the largest of its row")
+    weights = fine if longest <= page.FINE else _("each weight is rounded to 1/255 of the largest of its row")
     values = _("1/127 of the largest of their row") if coarse else _("half precision")
     more = _(", and left out of the first layers to keep the file small") if left_out else ""
-    told = _("{weights}; queries, keys and values to {values}{more}.", weights, values, more)
-    return in_both(told)
+    return in_both(_("{weights}; queries, keys and values to {values}{more}.", weights, values, more))
 
 
 def statuses(inside: Inspection) -> list[str]:
     """How each token in question came to stand there: `given` in the text, `forced` as an answer, `written` by the model, `next`
     (after the last token nothing was written; it is what would come), `read` (BERT: it is in the text), `predicted`."""
     model_input = inside.input
-    found = []
-    for position in model_input.positions:
+
+    def status(position: int) -> str:
         label = model_input.labels[position]
         if inside.model.model.config.family == "bert":
-            found.append("predicted" if label is None else "read")
-        elif label is None:
-            found.append("next")
-        elif inside.kind == "gpt" and position + 1 < model_input.given:
-            found.append("given")
-        else:
-            begun = position + 1 - model_input.given < len(inside.prefix)
-            found.append("forced" if inside.forced or begun else "written")
-    return found
+            return "predicted" if label is None else "read"
+        if label is None:
+            return "next"
+        if inside.kind == "gpt" and position + 1 < model_input.given:
+            return "given"
+        begun = position + 1 - model_input.given < len(inside.prefix)
+        return "forced" if inside.forced or begun else "written"
+
+    return [status(position) for position in model_input.positions]
 
 
 FAMILIES = {"transformer": _("encoder-decoder"), "gpt": "GPT", "bert": "BERT"}
@@ -212,6 +197,21 @@ def model_in_words(config: ModelConfig) -> str:
     )
 
 
+def importance_of(run: Path) -> dict[str, dict[str, Any]]:
+    """What `glassformer heads` found of each part, where it was run and left its numbers: the rise of the loss when the part is
+    ablated, and what kind of head it is."""
+    path = run / "heads" / "heads.json"
+    try:
+        study = structured.read(path, dict[str, Any])
+        whole = study["whole"]["loss"]
+        return {
+            part["part"]: {"loss": float(f"{part['without']['zero']['loss'] - whole:.4g}"), "kind": str(part["kind"])}
+            for part in study["parts"]
+        }
+    except (OSError, structured.Unreadable, ValueError, KeyError, TypeError):
+        return {}  # not there, or of another version: the page does without
+
+
 def across_data(views: Sequence[CheckpointView]) -> list[dict[str, Any]]:
     """The same sentence at every kept checkpoint, as the page reads it."""
     return [
@@ -220,10 +220,10 @@ def across_data(views: Sequence[CheckpointView]) -> list[dict[str, Any]]:
             "name": view.name,
             "own": view.own,
             "loss": view.activations.loss,
-            "logprob": few_digits(view.activations.outputs.logprob),
+            "logprob": page.few_digits(view.activations.outputs.logprob),
             "rank": view.activations.outputs.rank.tolist(),
             "weights": {
-                kind: [packed_rows(layer.weights) for layer in layers]
+                kind: [page.packed_rows(layer.weights) for layer in layers]
                 for kind, layers in view.activations.attentions.items()
             },
         }
@@ -235,7 +235,6 @@ def page_data(inside: Inspection, title: str) -> dict[str, Any]:
     """Everything that the page draws."""
     names = Names(inside)
     activations, model_input = inside.activations, inside.input
-    config = inside.model.model.config
     attentions, coarse, left_out = attentions_data(inside)
     sides = {
         name: {"pieces": side.pieces, "words": asdict(side.words), "characters": asdict(side.characters)}
@@ -251,14 +250,13 @@ def page_data(inside: Inspection, title: str) -> dict[str, Any]:
         "words": sides["written"]["pieces"] if inside.kind == "tag" else None,
     }
     lens = [predictions_data(layer, names) for layer in activations.lens]
-    says = " ".join(names.texts[i] for i in chosen) if inside.answer is None else None
-    if inside.kind == "mlm" and len(chosen) > 40:
-        says = None
+    is_long = inside.kind == "mlm" and len(chosen) > 40
+    says = None if inside.answer is not None or is_long else " ".join(names.texts[i] for i in chosen)
     data = {
         "format": FORMAT,
         "version": VERSION,
         "title": title,
-        "about": in_both(model_in_words(config)),
+        "about": in_both(model_in_words(inside.model.model.config)),
         "kind": inside.kind,
         "text": inside.text,
         "answer": inside.answer,
@@ -269,13 +267,13 @@ def page_data(inside: Inspection, title: str) -> dict[str, Any]:
         "attentions": attentions,
         "outputs": outputs,
         "lens": lens,
-        "norms": {stack: norms_data(norms) for stack, norms in activations.norms.items()},
-        "rollout": {k: packed_weights(v) for k, v in rollout(activations, residual=inside.residual).items()},
+        "norms": page.as_json(activations.norms),
+        "rollout": {k: page.packed_weights(v) for k, v in rollout(activations, residual=inside.residual).items()},
         "beam": beam_data(inside, names),
         "machine": machine_data(inside.model.model, model_input),
-        "attribution": None if inside.attribution is None else attribution_data(inside.attribution, names.number),
-        "saliency": None if inside.saliency is None else saliency_data(inside.saliency),
-        "patching": None if inside.patching is None else patching_data(inside.patching),
+        "attribution": None if inside.attribution is None else attribution_data(inside.attribution, names),
+        "saliency": page.as_json(inside.saliency, "gradient", "integrated"),
+        "patching": patching_data(inside.patching),
         "importance": inside.importance,
         "across": across_data(inside.across),
         "notes": [in_both(note) for note in model_input.notes],

@@ -1,14 +1,18 @@
 """Everything about one sentence in one model, as plain arrays: what the views of `look` are drawn from.
 
 A row of cross-attention belongs to the token that is being predicted there, a row of self-attention to the token just
-read.
+read. `look_across` looks at the same sentence at every checkpoint that a run has kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from glassformer.errors import UserError
 from glassformer.inspection.activations import Activations, record_activations
@@ -24,15 +28,18 @@ from glassformer.inspection.model_input import (
 )
 from glassformer.inspection.patching import PatchResult
 from glassformer.inspection.saliency import Saliency, saliency
-from glassformer.inspection.search import Search, revise, search
+from glassformer.inspection.search import NEW, Search, revise, search
 from glassformer.language import _
-from glassformer.models import BERT
+from glassformer.models import BERT, build_model
+from glassformer.models.weights import inference_weights, load_model_tensors
+from glassformer.runs.checkpoint import problem, read_checkpoint
+from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 from glassformer.tasks.generate import prompt_ids
 from glassformer.text.tokenizer import EOS
 from glassformer.text.units import ReadableTokens, Units, reading
 
-NEW = 12  # tokens a GPT goes on with
+Weights = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -83,8 +90,15 @@ class Inspection:
         ids = [int(i) for i in self.activations.outputs.tokens]
         return ids[self.input.given - 1 :] if self.kind == "gpt" else ids
 
+    def with_answer_as_labels(self) -> ModelInput:
+        """The same input with the tokens in question as its labels, whatever another model would say itself."""
+        labels = list(self.input.labels)
+        for position, token in zip(self.input.positions, self.activations.outputs.tokens):
+            labels[position] = int(token)
+        return replace(self.input, labels=labels)
+
     def names(self, ids: Sequence[int]) -> list[str]:
-        """What is said, to be read."""
+        """Token texts, or the names of labels, readable."""
         if self.labels_are_words:
             return self.model.tokenizers.target.pieces(ids)
         return [self.model.tokenizers.labels[int(i)] for i in ids]
@@ -92,32 +106,24 @@ class Inspection:
     def readings(self) -> dict[str, ReadableTokens]:
         """The axes of the maps. source: what the encoder reads; read: what the other stack reads; written: what is chosen at
         each of its positions."""
-        target, row = self.model.tokenizers.target, self.input.row
-        found = {"read": reading(target, row, self.input.words)}
+        target, chosen = self.model.tokenizers.target, self.activations.outputs.tokens.tolist()
+        readings = {"read": reading(target, self.input.row, self.input.words)}
         if self.kind == "transformer":
-            found["source"] = reading(self.model.tokenizers.source, self.input.source)
+            readings["source"] = reading(self.model.tokenizers.source, self.input.source)
         if self.labels_are_words and self.kind != "mlm":
-            found["written"] = reading(target, [int(i) for i in self.activations.outputs.tokens])
-        elif self.kind == "mlm":
-            found["written"] = alone(self.names(self.activations.outputs.tokens.tolist()))
-        elif self.kind == "tag":
-            found["written"] = alone(found["read"].words.labels[1:])  # the first is BOS
-        else:
-            found["written"] = alone(self.names(self.activations.outputs.tokens.tolist()))
-        return found
+            readings["written"] = reading(target, chosen)
+        else:  # each a unit by itself, whatever the unit; of the words the first is BOS
+            labels = readings["read"].words.labels[1:] if self.kind == "tag" else self.names(chosen)
+            units = Units(list(range(len(labels))), labels)
+            readings["written"] = ReadableTokens(labels, units, units)
+        return readings
 
     def axes(self, kind: str) -> tuple[str, str]:
         """The readings along the queries and along the keys of a kind of attention."""
         if kind == "cross":
             return "written", "source"
-        own = "source" if kind == "encoder" and self.kind == "transformer" else "read"
-        return own, own
-
-
-def alone(labels: list[str]) -> ReadableTokens:
-    """Each a unit by itself, whatever the unit."""
-    units = Units(list(range(len(labels))), labels)
-    return ReadableTokens(labels, units, units)
+        side = "source" if kind == "encoder" and self.kind == "transformer" else "read"
+        return side, side
 
 
 DOES = {"gpt": "goes on with a text", "mlm": "fills in masks", "classify": "classifies texts", "tag": "tags words"}
@@ -152,32 +158,32 @@ def look_inside(
         raise UserError("prefix begins an answer that the model writes; leave it out, or leave out target")
     if new < 0:
         raise UserError("new must be at least 0, not {new}", new=new)
-    answer, found = None, None
+    answer, tree_of_search = None, None
     if model.kind in ("transformer", "gpt on pairs"):
-        source, wanted, notes = with_special_tokens(model, text, target)
-        drafted = draft and not (wanted or prefix or tree or beam)
+        source, forced, notes = with_special_tokens(model, text, target)
+        drafted = draft and not (forced or prefix or tree or beam)
         ids, ended = revise(model, source, draft) if drafted else None, True
         if ids is None:
-            hypothesis, found = search(model, source, beam=beam, new=new, prefix=prefix, tree=tree)
+            hypothesis, tree_of_search = search(model, source, beam=beam, new=new, prefix=prefix, tree=tree)
             assert hypothesis is not None
-            ids, ended = (hypothesis.ids, hypothesis.ended == "eos") if wanted is None else (wanted, True)
+            ids, ended = (hypothesis.ids, hypothesis.ended == "eos") if forced is None else (forced, True)
         longest = model.model.config.block_size - (0 if model.kind == "transformer" else len(source) - 1)
         if len(ids) > longest - 1:
             ids, ended = ids[: longest - 1], False
-            notes = [
-                *notes,
-                _("the answer is longer than the model's block; its first {n} tokens are shown", n=longest - 1),
-            ]
+            note = _("the answer is longer than the model's block; its first {n} tokens are shown", n=longest - 1)
+            notes = [*notes, note]
         model_input = make_answer_input(model, source, ids, ended, notes)
         answer = model.tokenizers.target.decode(ids)
     elif model.kind == "gpt":
         _unused, notes = read_text(model.tokenizers.target, text, "the text")
         prompt = prompt_ids(model, text)
         refuse_longer(prompt, model.model.config.block_size, "the text")
-        hypothesis, found = search(model, prompt, beam=beam, new=new, prefix=prefix, tree=tree)
-        more = [] if hypothesis is None else [*hypothesis.ids, *([EOS] if hypothesis.ended == "eos" else [])]
-        model_input = make_prompt_input(model, prompt, more[: model.model.config.block_size - len(prompt)], notes)
-        answer = None if hypothesis is None else model.tokenizers.target.decode(hypothesis.ids)
+        hypothesis, tree_of_search = search(model, prompt, beam=beam, new=new, prefix=prefix, tree=tree)
+        more: list[int] = []
+        if hypothesis is not None:
+            more = [*hypothesis.ids, *([EOS] if hypothesis.ended == "eos" else [])]
+            answer = model.tokenizers.target.decode(hypothesis.ids)
+        model_input = make_prompt_input(prompt, more[: model.model.config.block_size - len(prompt)], notes)
     else:
         model_input = make_bert_input(model, text)
     activations = record_activations(model.model, model_input)
@@ -188,8 +194,70 @@ def look_inside(
         target is not None,
         model_input,
         activations,
-        found,
+        tree_of_search,
         attribution=attribute(model.model, model_input, activations) if explained else None,
         saliency=saliency(model.model, model_input, activations, between) if explained else None,
         prefix=prefix,
     )
+
+
+# ---- at every kept checkpoint
+
+
+def equal_weights(first: Weights, second: Weights) -> bool:
+    """Whether the weights that both have are equal to the bit; they may be on different devices."""
+    return all(torch.equal(first[name].cpu(), second[name].cpu()) for name in first.keys() & second.keys())
+
+
+def kept_weights(run: RunFolder) -> Iterator[tuple[int, str, Weights]]:
+    """The weights a run has kept, in the order of their steps: its history, snapshots and checkpoints that are whole and
+    finite, and the final weights. Those one would use: the moving average, where there is one. Weights that are kept
+    twice under different names are listed once, under the step at which they were learned."""
+    folders: dict[int, Path] = {}
+    for kept in (run.history, run.snapshots, run.checkpoints):
+        folders |= {step: kept.path(step) for step in kept.steps() if kept.problem(step) is None}
+    final: Weights | None = None
+    state: dict[str, Any] = {}
+    if run.final.is_dir() and problem(run.final) is None:
+        tensors, state = read_checkpoint(run.final)
+        final = inference_weights(tensors)
+    last = 0
+    for step, folder in sorted(folders.items()):
+        weights = inference_weights(read_checkpoint(folder)[0])
+        if all(torch.isfinite(tensor).all() for tensor in weights.values() if tensor.is_floating_point()):
+            yield step, str(step), weights
+            last = step
+            if final is not None and weights.keys() == final.keys() and equal_weights(weights, final):
+                final = None
+    if final is not None:
+        yield int(state.get("step", last)), "final", final
+
+
+def checkpoint_views(run: RunFolder, inside: Inspection) -> Iterator[CheckpointView]:
+    """The same sentence, with the same answer, at one kept checkpoint after another."""
+    net = build_model(run.recipe.model).eval()
+    # At each checkpoint the same tokens are in question, whatever it would say itself.
+    model_input = inside.with_answer_as_labels()
+    known = [inside.input.labels[position] is not None for position in inside.input.positions]
+    weights_of_report = inside.model.model.state_dict()
+    for step, name, weights in kept_weights(run):
+        load_model_tensors(net, weights)
+        activations = record_activations(net, model_input)
+        # The loss is that of the labels, as everywhere: what comes after the last token has none.
+        loss = float(-activations.outputs.logprob[known].mean()) if any(known) else None
+        is_report = equal_weights(weights_of_report, net.state_dict())
+        yield CheckpointView(step, name, replace(activations, loss=loss), is_report)
+
+
+def look_across(run: RunFolder, inside: Inspection) -> Inspection:
+    """The same sentence, with the same answer, at every kept checkpoint."""
+    views = list(checkpoint_views(run, inside))
+    if len(views) < 2:
+        raise UserError(
+            "{path} keeps {n_kept} checkpoint{plural}, and there is nothing to compare; "
+            "train with train.history=true, which keeps the weights at steps 0, 10, 30, 100 and so on",
+            run.path,
+            len(views),
+            "s" if len(views) != 1 else "",
+        )
+    return replace(inside, across=views)

@@ -6,24 +6,21 @@ Each function takes what was seen and returns a figure. A long text is drawn wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from unicodedata import east_asian_width
 
 import numpy as np
 
 from glassformer import plots
-from glassformer.inspection.inspection import Inspection
-from glassformer.inspection.rollout import alignment, rollout
+from glassformer.errors import UserError
+from glassformer.inspection.activations import alignment, rollout
+from glassformer.inspection.inspection import Inspection, look_inside
+from glassformer.tasks import TextModel
 
 LONGEST = 60  # tokens drawn in a table; the rest is in the page
-
-
 LABEL = 14  # letters of a label
-
-
 NAMES = {"encoder": "encoder self-attention", "decoder": "decoder self-attention", "cross": "cross-attention"}
-
-
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 0x7F)}
 
 
@@ -42,16 +39,18 @@ def turn_long_labels(axis: Any, points: float, size: int) -> None:
         text.set_rotation(0 if ems * size <= points else 90)
 
 
-def ticks(axis: Any, rows: Sequence[str], columns: Sequence[str], inches: tuple[float, float], size: int = 8) -> None:
-    """Labels on both sides, as many as have room; columns above, each upright where it fits."""
-    down = max(1, int(np.ceil(len(rows) * size * 1.25 / 72 / max(inches[1], 0.1))))
-    across = max(1, int(np.ceil(len(columns) * size * 1.25 / 72 / max(inches[0], 0.1))))
+def label_cells(axis: Any, rows: Mapping[Any, str], columns: Mapping[Any, str], size: int) -> None:
+    """Labels by their places, those of columns above, and no lines."""
     axis.xaxis.tick_top()
-    axis.set_yticks(range(0, len(rows), down), [label(t) for t in rows[::down]], fontsize=size)
-    axis.set_xticks(range(0, len(columns), across), [label(t) for t in columns[::across]], fontsize=size)
-    turn_long_labels(axis, inches[0] * 72 / max(1, len(columns)) * across, size)
+    axis.set_yticks(list(rows), list(rows.values()), fontsize=size)
+    axis.set_xticks(list(columns), list(columns.values()), fontsize=size)
     axis.tick_params(length=0)
     axis.grid(False)
+
+
+def hide_sides(axis: Any) -> None:
+    """No lines at the left and below."""
+    axis.spines[["left", "bottom"]].set_visible(False)
 
 
 def map_figure(
@@ -63,17 +62,20 @@ def map_figure(
     most: float,
     axes: tuple[str, str] = ("query", "key"),
 ) -> Any:
-    """One map with the tokens at its sides."""
+    """One map with the tokens at its sides, as many as have room, those above upright where they fit."""
     cell = 0.22 if max(len(rows), len(columns)) <= LONGEST else 8.0 / max(len(rows), len(columns))
-    inches = (max(2.0, cell * len(columns)), max(1.2, cell * len(rows)))
-    fig, axis = plots.figure(inches[0] + 2.4, inches[1] + 1.6)
+    width, height = max(2.0, cell * len(columns)), max(1.2, cell * len(rows))
+    fig, axis = plots.figure(width + 2.4, height + 1.6)
     image = axis.imshow(weights, cmap=colours(), vmin=0, vmax=most or 1.0, aspect="auto")
-    ticks(axis, rows, columns, inches)
+    down, across = (max(1, int(np.ceil(len(t) * 8 * 1.25 / 72 / i))) for t, i in ((rows, height), (columns, width)))
+    shown_rows = {place: label(rows[place]) for place in range(0, len(rows), down)}
+    shown_columns = {place: label(columns[place]) for place in range(0, len(columns), across)}
+    label_cells(axis, shown_rows, shown_columns, 8)
+    turn_long_labels(axis, width * 72 / max(1, len(columns)) * across, 8)
     axis.set_ylabel(axes[0], fontsize=9)
     axis.set_xlabel(axes[1], fontsize=9)
     axis.xaxis.set_label_position("top")
-    for side in ("left", "bottom"):
-        axis.spines[side].set_visible(False)
+    hide_sides(axis)
     fig.colorbar(image, ax=axis, shrink=0.8, label=bar)
     plots.heading(fig, title)
     return fig
@@ -94,54 +96,58 @@ def colours() -> Any:
     return plots.size_colours().with_extremes(bad="#dedee2")
 
 
-def mosaic(axis: Any, maps: Sequence[Mapping[int, np.ndarray]]) -> list[float]:
-    """Many small maps in one axes, each in a square of its own: for each row, the maps by their columns. Returns the middle of
-    each row."""
+def mosaic(
+    axis: Any, maps: Sequence[Mapping[int, np.ndarray]], rows: Sequence[str], columns: Sequence[str], size: int = 9
+) -> None:
+    """Many small maps in one axes, each in a square of its own: for each row, the maps by their columns. `size`: of the columns'
+    labels."""
     for down, row in enumerate(maps):
         for right, weights in row.items():
-            box = (right + 0.04, right + 0.96, down + 0.96, down + 0.04)
+            left, end, bottom, top = right + 0.04, right + 0.96, down + 0.96, down + 0.04
+            box = (left, end, bottom, top)
             axis.imshow(weights, cmap=colours(), vmin=0, vmax=1, extent=box, aspect="auto", interpolation="nearest")
-            axis.plot(
-                [box[0], box[1], box[1], box[0], box[0]], [box[2], box[2], box[3], box[3], box[2]], "#bbbbbb", lw=0.5
-            )
+            axis.plot([left, end, end, left, left], [bottom, bottom, top, top, bottom], "#bbbbbb", lw=0.5)
     axis.set_xlim(0, 1 + max((right for row in maps for right in row), default=0))
     axis.set_ylim(len(maps), 0)
-    axis.grid(False)
-    axis.tick_params(length=0)
-    for side in ("left", "bottom"):
-        axis.spines[side].set_visible(False)
-    return [down + 0.5 for down in range(len(maps))]
+    label_cells(
+        axis,
+        {down + 0.5: name for down, name in enumerate(rows)},
+        {right + 0.5: name for right, name in enumerate(columns)},
+        9,
+    )
+    axis.tick_params(axis="x", labelsize=size)
+    hide_sides(axis)
 
 
 def maps_figure(inside: Inspection) -> Any:
     """Every layer, head and kind of attention: a row a layer, a column a head."""
-    layers = [
-        (kind, f"{kind} {n}", layer)
-        for kind, found in inside.activations.attentions.items()
-        for n, layer in enumerate(found)
-    ]
+    attentions = inside.activations.attentions
+    layers = [(kind, n, layer) for kind in attentions for n, layer in enumerate(attentions[kind])]
     heads = 1 + max((number for _, _, layer in layers for number in layer.head_ids), default=0)
     fig, axis = plots.figure(1.2 * heads + 1.2, 1.2 * len(layers) + 0.9)
-    middles = mosaic(
-        axis, [dict(zip(layer.head_ids, with_masks(inside, kind, layer.weights))) for kind, _, layer in layers]
-    )
-    axis.set_yticks(middles, [name for _, name, _ in layers], fontsize=9)
-    axis.set_xticks([h + 0.5 for h in range(heads)], [f"head {h}" for h in range(heads)], fontsize=9)
-    axis.xaxis.tick_top()
+    maps = [dict(zip(layer.head_ids, with_masks(inside, kind, layer.weights))) for kind, _, layer in layers]
+    mosaic(axis, maps, [f"{kind} {n}" for kind, n, _ in layers], [f"head {h}" for h in range(heads)])
     plots.heading(fig, "attention of every head (rows ask, columns answer; colour from 0 to 1, grey: masked)", size=10)
     return fig
 
 
 def sharpest(inside: Inspection) -> tuple[str, int, int]:
-    """The head to show large: that of the last kind of attention whose weights are the least spread."""
-    kind = list(inside.activations.attentions)[-1]
-    found = [
+    """The head to show large: that of the last kind of attention whose weights are the least spread; -1 where there is none."""
+    kind, layers = list(inside.activations.attentions.items())[-1]
+    spread = [
         (float((weights**2).sum(-1).mean()), n, h)
-        for n, layer in enumerate(inside.activations.attentions[kind])
+        for n, layer in enumerate(layers)
         for h, weights in enumerate(layer.weights)
     ]
-    _, n, h = max(found, default=(0.0, 0, -1))
+    _, n, h = max(spread, default=(0.0, 0, -1))
     return kind, n, h
+
+
+def axis_pieces(inside: Inspection, kind: str) -> tuple[list[str], list[str]]:
+    """The tokens that ask and those that answer in a kind of attention."""
+    sides = inside.readings()
+    queries, keys = (sides[name].pieces for name in inside.axes(kind))
+    return queries, keys
 
 
 def head_map_figure(inside: Inspection) -> Any | None:
@@ -149,11 +155,9 @@ def head_map_figure(inside: Inspection) -> Any | None:
     kind, n, h = sharpest(inside)
     if h < 0:
         return None
-    layer, sides = inside.activations.attentions[kind][n], inside.readings()
-    queries, keys = (sides[name].pieces for name in inside.axes(kind))
+    layer = inside.activations.attentions[kind][n]
     title = f"{NAMES[kind]}, layer {n}, head {layer.head_ids[h]}"
-    weights = with_masks(inside, kind, layer.weights[h])
-    return map_figure(weights, queries, keys, title, "weight", 1.0)
+    return map_figure(with_masks(inside, kind, layer.weights[h]), *axis_pieces(inside, kind), title, "weight", 1.0)
 
 
 def alignment_figure(inside: Inspection) -> Any | None:
@@ -161,45 +165,42 @@ def alignment_figure(inside: Inspection) -> Any | None:
     weights = alignment(inside.activations)
     if weights is None:
         return None
-    sides = inside.readings()
     title = "alignment: cross-attention, mean of all layers and heads"
-    return map_figure(weights, sides["written"].pieces, sides["source"].pieces, title, "weight", float(weights.max()))
+    return map_figure(weights, *axis_pieces(inside, "cross"), title, "weight", float(weights.max()))
 
 
 def rollout_figure(inside: Inspection) -> Any:
     """How much of every token has reached every position after the last layer."""
-    found = rollout(inside.activations, residual=inside.residual)
-    kind = list(found)[-1]
-    sides = inside.readings()
-    queries, keys = (sides[name].pieces for name in inside.axes(kind))
-    weights = found[kind][-1]
+    kind, flows = list(rollout(inside.activations, residual=inside.residual).items())[-1]
     title = f"attention rollout through all layers, {NAMES[kind]}"
-    return map_figure(weights, queries, keys, title, "share", float(weights.max()), ("position", "input token"))
+    weights, sides = flows[-1], axis_pieces(inside, kind)
+    return map_figure(weights, *sides, title, "share", float(weights.max()), ("position", "input token"))
 
 
 def across_figure(inside: Inspection) -> Any | None:
     """The heads of the last kind of attention at every checkpoint, and the loss above them."""
-    kind = list(inside.activations.attentions)[-1]
-    heads = [
-        (n, h, number)
-        for n, layer in enumerate(inside.activations.attentions[kind])
-        for h, number in enumerate(layer.head_ids)
-    ]
-    heads = heads[:16]
+    kind, layers = list(inside.activations.attentions.items())[-1]
+    heads = [(n, h, number) for n, layer in enumerate(layers) for h, number in enumerate(layer.head_ids)][:16]
     if not inside.across or not heads:
         return None
-    rows = [
-        {
-            i: with_masks(inside, kind, view.activations.attentions[kind][n].weights[h])
-            for i, view in enumerate(inside.across)
-        }
+    maps = [
+        {i: with_masks(inside, kind, view.activations.weights(kind)[n][h]) for i, view in enumerate(inside.across)}
         for n, h, _ in heads
     ]
     fig, axis = plots.figure(1.0 * len(inside.across) + 1.2, 1.0 * len(heads) + 1.2)
-    middles = mosaic(axis, rows)
-    axis.set_yticks(middles, [f"{n}.{number}" for n, _, number in heads], fontsize=9)
     titles = [f"{view.name}\nloss {view.activations.loss:.2g}" for view in inside.across]
-    axis.set_xticks([i + 0.5 for i in range(len(titles))], titles, fontsize=8)
-    axis.xaxis.tick_top()
+    mosaic(axis, maps, [f"{n}.{number}" for n, _, number in heads], titles, size=8)
     plots.heading(fig, f"{NAMES[kind]} at every checkpoint (layer.head; colour from 0 to 1)", size=10)
     return fig
+
+
+def draw_cross_attention(model: TextModel, text: str, stem: Path) -> list[Path]:
+    """What the decoder looks at while it writes its answer: every head's cross-attention as a figure."""
+    inside = look_inside(model, text, explained=False, tree=False)
+    if "cross" not in inside.activations.attentions:
+        raise UserError("only an encoder-decoder has cross-attention to look at")
+    layers = inside.activations.attentions["cross"]
+    titles = [f"layer {n}, head {h}" for n, layer in enumerate(layers) for h in range(len(layer.weights))]
+    maps = [weights for layer in layers for weights in layer.weights]
+    title = f"{text}  →  {inside.answer}: where each character looks"
+    return plots.save(plots.attention_maps(maps, titles, *axis_pieces(inside, "cross"), title=title), stem)

@@ -65,23 +65,21 @@ def with_special_tokens(
 ) -> tuple[list[int], list[int] | None, list[str]]:
     """Source ids with the special tokens of training around them, target ids as they are."""
     longest = model.model.config.block_size
+    pairs = model.kind != "transformer"  # of a GPT both are one row
     source, notes = read_text(model.tokenizers.source, text, "the text")
     if read := recased(model, text):
         notes.append(_("drawn is the text as it is written; translate reads it in small letters: {text}", read.text))
-    wanted = None
-    if model.kind == "transformer":
-        refuse_longer(source, min(longest, model.recipe.data.max_length or longest) - 1, "the text")
-        if target is not None:
-            wanted, more = read_text(model.tokenizers.target, target, "the target")
-            refuse_longer(wanted, longest - 1, "the target")
-            notes += [note for note in more if note not in notes]
-        return [*source, EOS], wanted, notes
-    refuse_longer(source, longest - 3, "the text")
+    most = longest - 3 if pairs else min(longest, model.recipe.data.max_length or longest) - 1
+    refuse_longer(source, most, "the text")
+    answer = None
     if target is not None:
-        wanted, more = read_text(model.tokenizers.target, target, "the target")
-        refuse_longer([*source, *wanted], longest - 2, "the text and the target together")
+        answer, more = read_text(model.tokenizers.target, target, "the target")
+        if pairs:
+            refuse_longer([*source, *answer], longest - 2, "the text and the target together")
+        else:
+            refuse_longer(answer, longest - 1, "the target")
         notes += [note for note in more if note not in notes]
-    return [BOS, *source, EOS], wanted, notes
+    return [BOS, *source, EOS] if pairs else [*source, EOS], answer, notes
 
 
 def make_answer_input(
@@ -92,52 +90,48 @@ def make_answer_input(
     if model.kind == "transformer":
         return ModelInput(source, [BOS, *answer], labels, list(range(len(labels))), 1, notes=notes)
     row = [*source, *answer]
-    unasked: list[int | None] = [None] * (len(source) - 1)
-    positions = list(range(len(source) - 1, len(row)))
-    return ModelInput([], row, unasked + labels, positions, len(source), notes=notes)
+    unasked = len(source) - 1
+    return ModelInput([], row, [*[None] * unasked, *labels], list(range(unasked, len(row))), len(source), notes=notes)
 
 
-def make_prompt_input(model: TextModel, prompt: list[int], more: list[int], notes: list[str]) -> ModelInput:
+def make_prompt_input(prompt: list[int], more: list[int], notes: list[str]) -> ModelInput:
     """A GPT's text and what it goes on with: each token is to be said at the place before it."""
     row = [*prompt, *more]
     return ModelInput([], row, [*row[1:], None], list(range(len(row))), len(prompt), notes=notes)
 
 
 def make_bert_input(model: TextModel, text: str) -> ModelInput:
-    """What a BERT reads of a text, with the masks that stand in it or that are put into it."""
+    """What a BERT or a classifier reads of a text, with the masks that stand in it or that are put into it."""
     tokenizer = model.tokenizers.target
     check_text(text)
-    if model.kind == "mlm":
-        bare = MASK_MARKER.sub(" ", text)
-        notes: list[str] = []
-        if bare.strip():
-            _unused, notes = read_text(tokenizer, bare, "the text")
-        if not text.strip():
-            raise UserError("the text is empty; there is nothing to look at")
-        masked = bool(MASK_MARKER.search(text))
-        ids = masked_ids(model, text) if masked else tokenizer.encode(text)
-        refuse_longer(ids, model.max_text_tokens, "the text")
-        row = model.with_special_tokens(ids)
+    masked = model.kind == "mlm" and MASK_MARKER.search(text) is not None
+    bare = MASK_MARKER.sub(" ", text) if model.kind == "mlm" else text
+    if not text.strip():
+        raise UserError("the text is empty; there is nothing to look at")
+    ids: list[int] = []
+    notes: list[str] = []
+    words: list[int] | None = None
+    if model.kind == "tag":
+        words = []
+        for word in words_of(model, text):
+            of_word, more = read_text(tokenizer, word, "the text")
+            notes += [note for note in more if note not in notes]
+            words.append(1 + len(ids))
+            ids += of_word
+    elif bare.strip():
+        ids, notes = read_text(tokenizer, bare, "the text")
+    if masked:
+        ids = masked_ids(model, text)
+    refuse_longer(ids, model.max_text_tokens, "the text")
+    row = model.with_special_tokens(ids)
+    labels: list[int | None] = [None] * len(row)
+    if model.kind == "classify":
+        positions = [0 if model.model.config.family == "bert" else len(row) - 1]
+    elif words is not None:
+        positions = words
+    else:
+        labels = [None if token == MASK else token for token in row]
         positions = [i for i, token in enumerate(row) if token == MASK] if masked else list(range(1, 1 + len(ids)))
         if not masked:
             notes = [*notes, _("no [MASK]: at each place the model says what it reads there")]
-        return ModelInput(
-            [], row, [None if token == MASK else token for token in row], positions, len(row), notes=notes
-        )
-    if model.kind == "classify":
-        ids, notes = read_text(tokenizer, text, "the text")
-        refuse_longer(ids, model.max_text_tokens, "the text")
-        row = model.with_special_tokens(ids)
-        place = 0 if model.model.config.family == "bert" else len(row) - 1
-        return ModelInput([], row, [None] * len(row), [place], len(row), notes=notes)
-    if not text.strip():
-        raise UserError("the text is empty; there is nothing to look at")
-    row, firsts, notes = [BOS], [], []
-    for word in words_of(model, text):
-        ids, more = read_text(tokenizer, word, "the text")
-        notes += [note for note in more if note not in notes]
-        firsts.append(len(row))
-        row += ids
-    refuse_longer(row[1:], model.max_text_tokens, "the text")
-    row = model.with_special_tokens(row[1:])
-    return ModelInput([], row, [None] * len(row), firsts, len(row), words=firsts, notes=notes)
+    return ModelInput([], row, labels, positions, len(row), words=words, notes=notes)

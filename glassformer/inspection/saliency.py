@@ -16,14 +16,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from glassformer.inspection.activations import Activations
-from glassformer.inspection.attribution import Array, candidates, forward
+from glassformer.inspection.activations import Activations, forward
+from glassformer.inspection.attribution import Array, candidates
 from glassformer.inspection.model_input import ModelInput
+from glassformer.nn.modes import eval_mode
 from glassformer.nn.taps import replace
 
 STEPS = 32  # between the average embedding and the sentence's own
-
-
 MOST_WORK = 3e12  # multiplications that integrated gradients may take
 
 
@@ -66,8 +65,8 @@ def leaning_gradients(
         for axis, tap in INPUTS[net.config.family].items():
             changed.enter_context(replace(net, tap, keep(axis)))
         logits = forward(net, model_input, count)
-        own = logits[torch.arange(count), torch.tensor(model_input.positions)]
-        pair = own.gather(1, tokens[:, :2].to(own.device))
+        at_outputs = logits[torch.arange(count), torch.tensor(model_input.positions)]
+        pair = at_outputs.gather(1, tokens[:, :2].to(at_outputs.device))
         leaning = pair[:, 0] - pair[:, -1]
         slopes = torch.autograd.grad(leaning.sum(), list(leaves.values()))
     return {axis: x.detach() for axis, x in leaves.items()}, dict(zip(leaves, slopes)), leaning.detach()
@@ -81,9 +80,7 @@ def saliency(
     tokens = torch.from_numpy(candidates(activations))
     if len(tokens) > 128 or tokens.size(1) < 2:
         return None
-    training = net.training
-    net.eval()
-    try:
+    with eval_mode(net):
         inputs, slopes, difference = leaning_gradients(net, model_input, tokens, 1.0)
         plain = {axis: (x * slopes[axis]).sum(-1).cpu().numpy() for axis, x in inputs.items()}
         ways = {axis: x - x.mean(1, keepdim=True) for axis, x in inputs.items()}
@@ -93,11 +90,9 @@ def saliency(
         total = {axis: torch.zeros_like(x) for axis, x in ways.items()}
         for step in range(STEPS):
             between()
-            _, here, _ = leaning_gradients(net, model_input, tokens, (step + 0.5) / STEPS)
+            _, slopes, _ = leaning_gradients(net, model_input, tokens, (step + 0.5) / STEPS)
             for axis in total:
-                total[axis] += here[axis] / STEPS
+                total[axis] += slopes[axis] / STEPS
         summed = {axis: (ways[axis] * total[axis]).sum(-1).cpu().numpy() for axis in ways}
         _, _, before = leaning_gradients(net, model_input, tokens, 0.0)
-    finally:
-        net.train(training)
     return Saliency(plain, summed, difference.cpu().numpy(), (difference - before).cpu().numpy())

@@ -1,7 +1,9 @@
-"""The beam search of one sentence, with the candidates of each step: the best 2 x width of all that could follow."""
+"""What a model writes next and why: the beam search of one sentence, with the candidates of each step (the best 2 x width of all
+that could follow), and the distribution of the next token, which a search chooses from and a sampler draws from."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,14 +13,22 @@ import torch
 from glassformer.config import DecodeConfig
 from glassformer.decode import BeamTrace, Hypothesis, TokenConstraints, generate_batch, translate_batch
 from glassformer.decode.lengths import LengthRule, length_rule, translation_limits
-from glassformer.inspection.model_input import make_answer_input
+from glassformer.errors import UserError
+from glassformer.inspection.activations import forward
+from glassformer.inspection.model_input import make_answer_input, make_prompt_input, read_text, with_special_tokens
+from glassformer.inspection.page import packed
 from glassformer.models import Transformer
+from glassformer.nn.modes import eval_mode
 from glassformer.nn.rows import Rows
+from glassformer.probe import ablate
 from glassformer.tasks import TextModel, decode_settings
+from glassformer.tasks.generate import prompt_ids
 
 BEAM = 4  # the tree of a model that by itself searches greedily or draws
 PASSES = 3  # over a draft, after which a search is as quick
 CLOSE = 1e-3  # nats between the best token and the next, within which rounding might decide
+NEW = 12  # tokens a GPT goes on with
+TOP = 20  # next tokens that are named
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,7 @@ def paths_of(trace: BeamTrace) -> list[list[list[int]]]:
     slots: dict[int, list[int]] = {0: []}
     for step in trace.steps:
         paths.append([[*slots.get(candidate.parent, []), candidate.token] for candidate in step])
-        slots = {c.slot: path for c, path in zip(step, paths[-1]) if c.slot is not None}
+        slots = {candidate.slot: path for candidate, path in zip(step, paths[-1]) if candidate.slot is not None}
     return paths
 
 
@@ -77,33 +87,64 @@ def search(
     as `translate` gives it, and where that has no beam the tree is that of a small one. What would be drawn is searched.
     `prefix`: the ids that every answer begins with; with EOS behind them they are the answer. Without `tree` there is only the
     answer."""
-    net = model.model
+    net, recipe = model.model, decode_settings(model)
     closed = bool(prefix) and prefix[-1] in model.special_tokens.ends
     begun = TokenConstraints(prefix=tuple(prefix[:-1] if closed else prefix))
-    own = decode_settings(model).beams if decode_settings(model).temperature == 0 else 1
-    wide = beam if beam is not None else own if own > 1 else BEAM
-    answer_beam = wide if beam is not None or own > 1 else 1
+    usual = recipe.beams if recipe.temperature == 0 else 1
+    wide = beam if beam is not None else usual if usual > 1 else BEAM
+    answer_beam = wide if beam is not None or usual > 1 else 1
     how: dict[str, Any] = {"temperature": 0.0, "batch_invariant": False}
+    room = net.config.block_size - len(ids)
     if model.kind == "gpt":
-        room = min(new + len(prefix), net.config.block_size - len(ids))
+        how["max_new_tokens"] = room = min(new + len(prefix), room)
         if room < 1:
             return None, None
-        how["max_new_tokens"] = room
     elif model.kind == "gpt on pairs":
-        room = net.config.block_size - len(ids)
-        how["max_new_tokens"] = max(1, min(decode_settings(model).max_new_tokens or room, room))
+        how["max_new_tokens"] = max(1, min(recipe.max_new_tokens or room, room))
 
     def find(width: int, trace: bool) -> list[Hypothesis]:
         settings = decode_settings(model, beam=width, n_best=width if trace else 1, **how)
         run: Any = translate_batch if isinstance(net, Transformer) else generate_batch
-        said = {"special": model.special_tokens, "text": model.tokenizers.target.decode, "constraints": begun}
-        return run(net, [ids], settings, trace=trace, **said)[0]
+        decode = model.tokenizers.target.decode
+        return run(net, [ids], settings, trace=trace, special=model.special_tokens, text=decode, constraints=begun)[0]
 
-    found = find(wide, True) if tree else []
-    answer = found[0] if tree and answer_beam == wide else find(answer_beam, False)[0]
+    answers = find(wide, True) if tree else []
+    answer = answers[0] if tree and answer_beam == wide else find(answer_beam, False)[0]
     if closed:
         answer = replace(answer, ids=list(begun.prefix), ended="eos")
     if not tree:
         return answer, None
-    assert found[0].trace is not None
-    return answer, Search(wide, own, found, found[0].trace, length_rule(decode_settings(model, beam=wide, **how)))
+    assert answers[0].trace is not None
+    rule = length_rule(decode_settings(model, beam=wide, **how))
+    return answer, Search(wide, usual, answers, answers[0].trace, rule)
+
+
+@torch.no_grad()
+def next_token_data(model: TextModel, text: str, prefix: Sequence[int] = (), cut: Sequence[str] = ()) -> dict[str, Any]:
+    """The log-probabilities of every token that may follow `prefix` (ids of the answer), highest first, and the names of the
+    first TOP. Temperature, top-k and top-p keep the order, so a page can apply them by itself."""
+    if model.kind not in ("transformer", "gpt", "gpt on pairs"):
+        raise UserError("this run writes no text, so there is no next token to choose")
+    net, settings = model.model, decode_settings(model)
+    TokenConstraints(prefix=tuple(prefix)).check(net.config.vocab_size, model.special_tokens)
+    if model.kind == "gpt":
+        read_text(model.tokenizers.target, text, "the text")
+        asked = make_prompt_input(prompt_ids(model, text), list(prefix), [])
+    else:
+        asked = make_answer_input(model, with_special_tokens(model, text, None)[0], list(prefix), False, [])
+    if len(asked.row) > net.config.block_size:
+        raise UserError("the answer is as long as this model's block; nothing can follow it")
+    with ablate(net, cut), eval_mode(net):
+        logprobs = forward(net, asked)[0, -1].cpu().double().log_softmax(-1)
+    logprobs[list(model.special_tokens.banned(settings.allow_unknown))] = -math.inf
+    values, order = logprobs.sort(descending=True, stable=True)
+    values = values[values > -math.inf]
+    ids = order[: min(TOP, len(values))].tolist()
+    return {
+        "ids": ids,
+        "pieces": model.tokenizers.target.pieces(ids),
+        "prefix": model.tokenizers.target.pieces(list(prefix)),
+        "ends": list(model.special_tokens.ends),
+        "logprobs": packed(values.numpy(), "float32"),
+        "settings": {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p},
+    }

@@ -1,10 +1,16 @@
 """Arrays in, figures out: a module a subject, one style for all."""
 
-from glassformer.plots.ablation import CurvePanel, ablation_curves, layer_gradients
-from glassformer.plots.comparison import differences, losses_apart
-from glassformer.plots.complexity import cost_curves
-from glassformer.plots.heads import cut_curve, head_distances, kind_map, number, part_maps
-from glassformer.plots.maps import attention_maps, cell_maps, effects, small_map
+from glassformer.plots.curves import (
+    CurvePanel,
+    ablation_curves,
+    cost_curves,
+    curves,
+    differences,
+    histogram,
+    layer_gradients,
+    losses_apart,
+)
+from glassformer.plots.maps import attention_maps, cut_curve, effects, head_distances, kind_map, number, part_maps
 from glassformer.plots.style import (
     COLOURS,
     MAP,
@@ -17,7 +23,6 @@ from glassformer.plots.style import (
     size_colours,
     visible,
 )
-from glassformer.plots.training import curves, histogram
 
 __all__ = [
     "COLOURS",
@@ -26,7 +31,6 @@ __all__ = [
     "CurvePanel",
     "ablation_curves",
     "attention_maps",
-    "cell_maps",
     "cost_curves",
     "curves",
     "cut_curve",
@@ -45,6 +49,5 @@ __all__ = [
     "part_maps",
     "save",
     "size_colours",
-    "small_map",
     "visible",
 ]

@@ -19,8 +19,7 @@ et al. 2022).
 This file knows nothing of text, of scores or of files.
 """
 
-from glassformer.probe.cutting import ablate, mean_outputs, pruned
-from glassformer.probe.patching import Effects, effect_map, patch
+from glassformer.probe.interventions import Effects, ablate, effect_map, mean_outputs, patch, pruned
 from glassformer.probe.seeing import (
     ByName,
     Component,

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from glassformer.inspection.page.bundle import page_json
+from glassformer.inspection.page import page_json
 from glassformer.serve.api_errors import APIError
 
 BYTES = "application/octet-stream"

@@ -20,8 +20,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from glassformer.errors import UserError
-from glassformer.inspection.page.bundle import page_files as shared_files
-from glassformer.inspection.page.bundle import page_html, page_json, with_chinese
+from glassformer.inspection.page import page_files as shared_files
+from glassformer.inspection.page import page_html, page_json, with_chinese
 from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError, as_api_error
 from glassformer.serve.arrays import BYTES, Arrays
@@ -158,10 +158,9 @@ class Pages:
         run = self.service.models.get(fields.model)
 
         def report(model: TextModel) -> Generator[None, None, dict[str, Any]]:
-            from glassformer.inspection.checkpoints import checkpoint_views
             from glassformer.inspection.cuts import cut_data
             from glassformer.inspection.data import across_data
-            from glassformer.inspection.inspection import look_inside
+            from glassformer.inspection.inspection import checkpoint_views, look_inside
 
             model = at_step(self.service.models, model, run, fields.step)
             check_tokens(model, fields.text)
@@ -208,7 +207,7 @@ class Pages:
         run = self.service.models.get(fields.model)
 
         def distribution(model: TextModel) -> dict[str, Any]:
-            from glassformer.inspection.next_token import next_token_data
+            from glassformer.inspection.search import next_token_data
 
             model = at_step(self.service.models, model, run, fields.step)
             check_tokens(model, fields.text)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from glassformer.errors import UserError
-from glassformer.probe.cutting import ablate
+from glassformer.probe import ablate
 from glassformer.runs.folder import RunFolder
 from glassformer.serve.api_errors import APIError
 from glassformer.serve.fields import read_as
@@ -88,8 +88,8 @@ class Questions:
         run = self.service.models.get(fields.model)
 
         def tried(model: TextModel) -> Generator[None, None, list[dict[str, Any]]]:
+            from glassformer.inspection.cuts import without_each
             from glassformer.inspection.inspection import look_inside
-            from glassformer.inspection.why import without_each
 
             model = at_step(self.service.models, model, run, fields.step)
             check_tokens(model, fields.text)
@@ -112,9 +112,8 @@ class Questions:
         run = self.service.models.get(fields.model)
 
         def carried(model: TextModel) -> dict[str, Any]:
-            from glassformer.inspection.carrying import carried_answer
-            from glassformer.inspection.explanation_data import patching_data
-            from glassformer.inspection.patching import patch
+            from glassformer.inspection.data import patching_data
+            from glassformer.inspection.patching import carried_answer, patch
 
             model = at_step(self.service.models, model, run, fields.step)
             check_tokens(model, fields.text)
@@ -132,7 +131,7 @@ class Questions:
         split, texts = own_sentences(run.folder) if self.shows_examples else ("", [])
 
         def measured(model: TextModel) -> Generator[None, None, list[dict[str, Any]]]:
-            from glassformer.inspection.sentences import sentence_losses
+            from glassformer.inspection.cuts import sentence_losses
 
             found = []
             for one in sentence_losses(at_step(self.service.models, model, run, fields.step), texts, fields.part):

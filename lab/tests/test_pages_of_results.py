@@ -69,7 +69,7 @@ def test_the_page_of_the_paper_shows_what_was_made_whole(tmp_path: Path, monkeyp
 def test_the_page_of_ablations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table and a figure for each in both languages, from the JSON that `sweep` writes. Every ready variant but those that
     are spelled as settings has Chinese words. Broken variant: a group without its Chinese."""
-    from glassformer.evaluation.bootstrap import Interval, Paired
+    from glassformer.evaluation.significance import Interval, Paired
     from glassformer_lab.sweep.ready import find_ready
 
     tool, docs, made = loaded("make_ablations"), tmp_path / "docs", tmp_path / "made"

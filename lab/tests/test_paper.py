@@ -12,7 +12,7 @@ import torch
 
 from glassformer.data.builtin.treebank import Tree, clause, in_one_line, treebank, words_of
 from glassformer.errors import UserError
-from glassformer.evaluation.brackets import bracket_f1, constituents
+from glassformer.evaluation.metrics import bracket_f1, constituents
 from glassformer_lab.reproduce import paper
 
 pytestmark = pytest.mark.usefixtures("as_in_production")  # whole trainings: the rooms below hold models to their shapes

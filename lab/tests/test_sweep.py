@@ -15,8 +15,7 @@ import pytest
 from glassformer import plots, runs
 from glassformer.config import read_recipe, recipe_names
 from glassformer.errors import ConfigError, UserError
-from glassformer.evaluation.bootstrap import percent
-from glassformer.evaluation.significance import seeds_and_examples
+from glassformer.evaluation.significance import percent, seeds_and_examples
 from glassformer.files.owned import OwnedFiles
 from glassformer.runs import STOPPED
 from glassformer_lab import sweep as study

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from glassformer.cli.recipes import with_data
 from glassformer.config import PRESETS, Recipe, read_recipe
 from glassformer.errors import UserError
 from glassformer.probe import effect_map, mean_outputs, patch
-from tests.talking import make_run
 
 
 def entered(block: AbstractContextManager[Any]) -> Any:
@@ -149,11 +147,10 @@ def test_one_name_may_stand_by_itself(runs: dict[str, Any], as_in_production: No
     assert mean_outputs(model, []) == {}
 
 
-def test_a_gpt_on_pairs_is_loaded_as_either(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", model={"family": "gpt"}, data={"prompt_answer": True})
-    assert isinstance(glassformer.load(run), glassformer.Translator)
-    assert isinstance(glassformer.load(run, task="generate"), glassformer.Generator)
-    assert isinstance(glassformer.load(run, task="generate").generate("a", max_new_tokens=2, seed=1), str)
+def test_a_gpt_on_pairs_is_loaded_as_either(runs: dict[str, Any]) -> None:
+    generator = glassformer.load(runs["pairs"].origin.path, task="generate")
+    assert isinstance(runs["pairs"], glassformer.Translator) and isinstance(generator, glassformer.Generator)
+    assert isinstance(generator.generate("a", max_new_tokens=2, seed=1), str)
 
 
 @pytest.mark.parametrize("kind", ["transformer", "gpt", "pairs", "mlm", "classify", "tag"])

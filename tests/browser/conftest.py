@@ -14,8 +14,7 @@ import pytest
 import glassformer
 from glassformer.inspection import data as report_data
 from glassformer.inspection import page as pages_of
-from glassformer.inspection.checkpoints import look_across
-from glassformer.inspection.inspection import Inspection, look_inside
+from glassformer.inspection.inspection import Inspection, look_across, look_inside
 from tests.inspection.families import FAMILIES, with_checkpoints
 from tests.serve.harness import Running, make_runs, running
 from tests.small_runs import small_run

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import glassformer
-from glassformer.inspection.carrying import carried_answer
 from glassformer.inspection.inspection import look_inside
-from glassformer.inspection.patching import patch
+from glassformer.inspection.patching import carried_answer, patch
 from tests.browser.test_live_page import LiveTab
 from tests.browser.test_serve_page import NARROW, TEXT
 from tests.inspection.families import FAMILIES

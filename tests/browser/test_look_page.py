@@ -14,7 +14,7 @@ import pytest
 from glassformer.inspection import data as report_data
 from glassformer.inspection import page as pages_of
 from glassformer.inspection.inspection import Inspection
-from glassformer.inspection.page.bundle import page_json
+from glassformer.inspection.page import page_json
 from tests.browser.report import WIDE, expected_views, opened
 
 pytestmark = pytest.mark.slow

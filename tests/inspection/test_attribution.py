@@ -13,7 +13,6 @@ import torch
 import glassformer
 from glassformer.errors import UserError
 from glassformer.inspection.attribution import attribute, forward
-from glassformer.inspection.external import as_layers
 from glassformer.inspection.inspection import Inspection, look_inside
 from glassformer.inspection.saliency import leaning_gradients, saliency
 from glassformer.nn.norms import LayerNorm
@@ -31,19 +30,16 @@ MORE: dict[str, dict[str, Any]] = {
     "no norm": {"model": {**SMALL, "norm": "none", "final_norm": False}},
     "untied": {"model": {**SMALL, "tie_output": False, "embedding_norm": True}},
 }
-ANSWERS = {"transformer": "a dog", "post-norm": "a dog", "pruned": "a dog", "gpt on pairs": "a dog"}
-
-
-def inside_of(name: str, folder: Path) -> Inspection:
-    how = (FAMILIES | MORE)[name]
-    return look_inside(glassformer.load(make_run(folder / "run", **how)), TEXT, ANSWERS.get(name), new=3)
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, *MORE])
-def test_terms_add_up_to_the_logits_of_a_plain_pass(name: str, tmp_path: Path) -> None:
+def test_terms_add_up_to_the_logits_of_a_plain_pass(name: str, insides: dict[str, Inspection], tmp_path: Path) -> None:
     """Against the model's own logits, nobody listening, to 1e-4: every family, norm, kind of block and head. Caught: a bias
     left out, a head counted twice, a norm's centring forgotten, post-norm taken for pre-norm."""
-    inside = inside_of(name, tmp_path)
+    if name in MORE:
+        inside = look_inside(glassformer.load(make_run(tmp_path / "run", **MORE[name])), TEXT, new=3)
+    else:
+        inside = insides[name]
     found = inside.attribution
     assert found is not None
     logits = logits_of(inside).double().numpy()[inside.input.positions]
@@ -56,10 +52,10 @@ def test_terms_add_up_to_the_logits_of_a_plain_pass(name: str, tmp_path: Path) -
     assert ("head" in found.parts) == (name in ("mlm", "classify", "classify by the mean", "gpt classify"))
 
 
-def test_a_term_is_what_the_part_wrote(tmp_path: Path) -> None:
+def test_a_term_is_what_the_part_wrote(insides: dict[str, Inspection]) -> None:
     """Without the last MLP's output, the last norm held at its scale, the logit loses exactly its term; and the same for a
     head. Independent: the model is run again with the part's output taken away. Caught: terms given to the wrong part."""
-    inside = inside_of("gpt on pairs", tmp_path)
+    inside = insides["gpt on pairs"]
     net, found = inside.model.model.eval(), inside.attribution
     assert found is not None and isinstance(net.decoder.norm, LayerNorm)
     norm, last = net.decoder.norm, net.config.n_layer - 1
@@ -78,10 +74,10 @@ def test_a_term_is_what_the_part_wrote(tmp_path: Path) -> None:
     assert np.all(np.abs(pushes[:, 0]) >= np.abs(pushes[:, -1])), "the strongest first"
 
 
-def test_gradients_are_slopes_and_integrated_ones_add_up(tmp_path: Path) -> None:
+def test_gradients_are_slopes_and_integrated_ones_add_up(insides: dict[str, Inspection]) -> None:
     """One token's gradient x input by a finite difference of the whole model; integrated gradients add up to what was gained
     since the average tokens. Caught: gradients of another output, an embedding that is not the model's."""
-    inside = inside_of("transformer", tmp_path)
+    inside = insides["transformer"]
     net = inside.model.model.eval()
     found = inside.saliency
     assert found is not None and found.integrated is not None and found.gained is not None
@@ -108,10 +104,10 @@ def test_gradients_are_slopes_and_integrated_ones_add_up(tmp_path: Path) -> None
     assert len(long.tokens) <= 128 and saliency(net, inside.input, inside.activations) is not None
 
 
-def test_a_look_shows_itself_in_a_notebook(tmp_path: Path) -> None:
+def test_a_look_shows_itself_in_a_notebook(models: dict[str, Any], tmp_path: Path) -> None:
     """In a frame with a sandbox that has scripts and nothing more, every quote escaped. Caught: a page that ends its own
     attribute, a frame that could reach the notebook."""
-    model = glassformer.load(make_run(tmp_path / "run", **FAMILIES["transformer"]))
+    model = models["transformer"]
     second = glassformer.look(model, "a dog", beam=1)
     found = glassformer.look(model, TEXT, "a dog ran", beam=1, beside=second, title="one")
     shown = found._repr_html_()
@@ -119,9 +115,8 @@ def test_a_look_shows_itself_in_a_notebook(tmp_path: Path) -> None:
     data = page_of(found.save(tmp_path / "look.html").read_text(encoding="utf-8"))
     assert data["text"] == TEXT and data["beside"]["text"] == "a dog" and data["outputs"]["status"][0] == "forced"
     assert model.show(TEXT, "a dog ran", beam=1, beside=second, title="one") == found
-    assert model.show("a dog", beam=1).data == second.data | {
-        "title": "run"
-    }  # a model that was loaded has its run's name
+    of_run = second.data | {"title": "transformer"}  # a model that was loaded has its run's name
+    assert model.show("a dog", beam=1).data == of_run
 
 
 def test_attention_of_any_model_can_be_looked_at() -> None:
@@ -137,11 +132,14 @@ def test_attention_of_any_model_can_be_looked_at() -> None:
     cross = np.full((1, 2, 5, 3), 1 / 3)
     both = glassformer.attention_view(weights, tokens, cross=cross, source_tokens=["x", "y", "z"]).data
     assert list(both["attentions"]) == ["decoder", "cross"] and both["attentions"]["cross"]["keys"] == "source"
-    np.testing.assert_allclose(as_layers(weights, "weights")[1], weights[1][0].numpy())
+    kept = np.frombuffer(found["attentions"]["decoder"]["layers"][1]["weights"]["data"], "<u2").reshape(3, 5, 5) / 65535
+    np.testing.assert_allclose(kept, weights[1][0].numpy(), atol=1e-5)
     for wrong, named in {
         "4 tokens": ((even, tokens[:4]), "4 and 4 tokens"),
         "scores": ((even * 7, tokens), "add up to one"),
         "two sentences": ((np.full((1, 2, 3, 5, 5), 0.2), tokens), "2 sentences"),
+        "not kept": (([None], tokens), "layer 0 is None"),
+        "of three": ((even[:, 0], tokens), "2 dimensions"),
         "nothing": ((), "no weights"),
     }.values():
         with pytest.raises(UserError, match=named):

@@ -9,8 +9,8 @@ import torch
 
 import glassformer
 from glassformer.errors import UserError
-from glassformer.inspection.carrying import carried_answer
 from glassformer.inspection.inspection import NEW
+from glassformer.inspection.patching import carried_answer
 from glassformer.nn.rows import Rows
 from glassformer.probe import patch, record
 from glassformer.tasks.generate import prompt_ids

@@ -17,7 +17,9 @@ from sacrebleu.significance import PairedTest
 from glassformer import probe
 from glassformer.api import load
 from glassformer.errors import UserError
-from glassformer.evaluation.bootstrap import (
+from glassformer.evaluation.examples import as_units, edit_distance, held_out, written
+from glassformer.evaluation.metrics import text_scores
+from glassformer.evaluation.significance import (
     bleu,
     bleu_statistics,
     draw_counts,
@@ -26,12 +28,9 @@ from glassformer.evaluation.bootstrap import (
     percent,
     perplexity,
 )
-from glassformer.evaluation.examples import as_units, edit_distance
-from glassformer.evaluation.held_out import held_out, written
-from glassformer.evaluation.metrics import text_scores
 from glassformer.evaluation.teacher_forced import model_inputs, teacher_forced
 from glassformer.inspection import compare as study
-from glassformer.inspection.compare.comparison import Comparison, Sentence, head_distances
+from glassformer.inspection.compare import Comparison, Sentence, head_distances
 from glassformer.runs.folder import RunFolder
 from tests.commands import call
 from tests.counts import count

@@ -13,7 +13,7 @@ from glassformer.inspection import search as searching
 from glassformer.inspection.cuts import cut_data
 from glassformer.inspection.model_input import with_special_tokens
 from glassformer.inspection.search import revise, search
-from glassformer.probe.cutting import ablate
+from glassformer.probe import ablate
 from tests.inspection.families import FAMILIES
 from tests.talking import make_run
 

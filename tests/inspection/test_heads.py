@@ -17,12 +17,11 @@ from rich.console import Console
 from glassformer import plots, probe
 from glassformer.api import load
 from glassformer.cli.inside import importances, short
-from glassformer.evaluation.held_out import held_out, written
+from glassformer.evaluation.examples import held_out, written
 from glassformer.evaluation.teacher_forced import example_losses, model_inputs, teacher_forced
 from glassformer.inspection import heads as study
 from glassformer.inspection.heads.importance import HeadImportances, Importance
-from glassformer.inspection.heads.kinds import KINDS, kinds
-from glassformer.inspection.heads.pictures import as_grid, mlps_of
+from glassformer.inspection.heads.kinds import KINDS, head_stats
 from glassformer.inspection.heads.pruning import best_of
 from glassformer.probe import Component
 from glassformer.runs.folder import RunFolder
@@ -46,7 +45,7 @@ def test_every_head_of_every_family_has_its_kinds(folders: dict[str, RunFolder])
     for kind, run in folders.items():
         model = load(run.path)
         held = held_out(model, "val", 6)
-        found = kinds(model, held)
+        found, _pointed = head_stats(model, held)
         assert set(found) == set(map(str, probe.heads(model)))
         for name, values in found.items():
             assert all(0 <= v <= 1 + 1e-6 for v in values.values()) and set(values) <= set(KINDS)
@@ -64,7 +63,7 @@ def test_every_head_of_every_family_has_its_kinds(folders: dict[str, RunFolder])
                 for i in range(1, int(batch.rows.real[row].sum())):
                     p = seen["decoder.1.attention.weights"][row, 1, i, : i + 1].double()
                     total, count = total - float((p * p.log()).sum()) / math.log(i + 1), count + 1
-    assert kinds(model, held)["decoder.1.attention:1"]["broad"] == pytest.approx(total / count, rel=1e-4)
+    assert head_stats(model, held)[0]["decoder.1.attention:1"]["broad"] == pytest.approx(total / count, rel=1e-4)
 
 
 # Importance -----------------------------------------------------------------------------------------------------------------
@@ -170,23 +169,25 @@ def test_short_numbers(change: float, text: str) -> None:
     assert short(change) == text
 
 
-def test_figures(tmp_path: Path, folders: dict[str, RunFolder]) -> None:
+def test_figures(tmp_path: Path, folders: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cell holds its part's number. Broken variant: heads of one attention in the row of another."""
     model = load(folders["pairs"].path)
     held = held_out(model, "val", 4)
     found = study.study(model, held, "val", decoding=False)
+    drawn: list[Any] = []
+    draw_parts = plots.part_maps
+    monkeypatch.setattr(plots, "part_maps", lambda *given: drawn.append(given) or draw_parts(*given))
     paths = study.draw(found, model.model.config, tmp_path)
     for i in range(0, len(paths), 2):
         check_pictures(paths[i : i + 2])
-    attentions = model.model.config.attentions
-    grid = as_grid(found, attentions, 2, lambda w: found.change(w, "zero", "loss"))
-    heads = [one for one in found.parts if one.part.head is not None]
-    for one in heads:
-        assert grid[attentions.index(one.part.module), one.part.head] == found.change(one, "zero", "loss")
-    assert grid.size == len(heads) and not np.isnan(grid).any()
-    mlps = mlps_of(found)
-    assert [label for label, _ in mlps] == ["encoder 0", "decoder 0"]
-    assert {one.part for _, one in mlps} == {one.part for one in found.parts} - {one.part for one in heads}
+    ((panels, _rows, mlps),) = drawn
+    title, grid, bars = panels[0]
+    assert title == "rise of loss (nats a token), zero ablation" and mlps == ["encoder 0", "decoder 0"]
+    rise = {one.part: found.change(one, "zero", "loss") for one in found.parts}
+    for head in found.heads:
+        assert grid[model.model.config.attentions.index(head.part.module), head.part.head] == rise[head.part]
+    assert grid.size == len(found.heads) and not np.isnan(grid).any()
+    assert bars.tolist() == [rise[Component(f"{side}.0.mlp")] for side in ("encoder", "decoder")]
     assert [plots.number(v) for v in (0.0, 0.0004, 0.0123, 1.234, 56.78, 567.8, math.nan, -0.5)] == [
         *("0", "0", "0.012", "1.23", "56.8", "568", "", "-0.500")
     ]

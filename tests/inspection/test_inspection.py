@@ -15,9 +15,8 @@ import torch
 import glassformer
 from glassformer.inspection import data as report_data
 from glassformer.inspection.activations import record_activations
-from glassformer.inspection.checkpoints import look_across
-from glassformer.inspection.inspection import Inspection, look_inside
-from glassformer.inspection.page.bundle import page_json
+from glassformer.inspection.inspection import Inspection, look_across, look_inside
+from glassformer.inspection.page import page_json
 from glassformer.tasks import TextModel
 from tests.inspection.families import FAMILIES, TEXT, logits_of, with_checkpoints
 from tests.talking import make_run

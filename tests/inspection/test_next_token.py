@@ -12,7 +12,7 @@ import torch
 import glassformer
 from glassformer.errors import UserError
 from glassformer.inspection.cuts import cut_data
-from glassformer.inspection.next_token import TOP, next_token_data
+from glassformer.inspection.search import TOP, next_token_data
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, EOS
 from tests.inspection.families import FAMILIES

@@ -15,9 +15,9 @@ import torch
 
 import glassformer
 from glassformer.inspection import data as report_data
-from glassformer.inspection import packing, page
+from glassformer.inspection import page
 from glassformer.inspection.inspection import Inspection, look_inside
-from glassformer.inspection.page.bundle import IMPORT, english_words
+from glassformer.inspection.page import IMPORT, english_words
 from tests.inspection.families import page_of
 from tests.talking import make_run
 
@@ -41,16 +41,16 @@ def test_arrays_keep_the_promised_precision() -> None:
     """Caught: a row of 500 even weights rounded to nothing, negative numbers wrapped round."""
     draw = np.random.default_rng(0)
     short = draw.dirichlet(np.ones(20), size=(2, 20))
-    assert np.abs(unpacked(packing.packed_weights(short)) - short).max() <= 0.5001 / 65535
+    assert np.abs(unpacked(page.packed_weights(short)) - short).max() <= 0.5001 / 65535
     long = draw.dirichlet(np.full(500, 50.0), size=(2, 300))
-    found = unpacked(packing.packed_weights(long))
+    found = unpacked(page.packed_weights(long))
     assert (np.abs(found - long) <= 0.51 / 255 * long.max(-1, keepdims=True)).all()
     np.testing.assert_allclose(found.sum(-1), 1.0, atol=0.01)
     numbers = draw.normal(size=(2, 5, 16))
-    assert np.abs(unpacked(packing.packed_numbers(numbers, False)) - numbers).max() < 2e-3
-    coarse = unpacked(packing.packed_numbers(numbers, True))
+    assert np.abs(unpacked(page.packed_numbers(numbers, False)) - numbers).max() < 2e-3
+    coarse = unpacked(page.packed_numbers(numbers, True))
     assert (np.abs(coarse - numbers) <= 0.51 / 127 * np.abs(numbers).max(-1, keepdims=True)).all()
-    assert packing.thumbnails(long).shape == (2, 64, 64) and packing.thumbnails(long).max() == long.max()
+    assert page.thumbnails(long).shape == (2, 64, 64) and page.thumbnails(long).max() == long.max()
 
 
 def test_the_page_holds_the_weights_and_needs_nobody(insides: dict[str, Inspection]) -> None:
@@ -145,5 +145,5 @@ def test_what_does_not_fit_is_left_out_from_the_first_layer_on(insides: dict[str
     size = layers[0].q.size + layers[0].k.size + layers[0].v.size
     with pytest.MonkeyPatch.context() as patch:
         for budget, expected in ((6 * size, (False, {0, 1, 2})), (2 * size, (True, {1, 2})), (size, (True, {2}))):
-            patch.setattr(report_data, "NUMBERS_BUDGET", budget)
+            patch.setattr(page, "NUMBERS_BUDGET", budget)
             assert report_data.numbers_plan(layers) == expected

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.inspection.activations import alignment, rollout
 from glassformer.inspection.inspection import Inspection
-from glassformer.inspection.rollout import alignment, rollout
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.units import reading
-from tests.grouping import merge
 from tests.talking import SENTENCES
 
 pytestmark = pytest.mark.slow
@@ -69,23 +68,6 @@ def test_alignment_is_the_mean_of_all_heads(insides: dict[str, Inspection]) -> N
     heads = np.concatenate(seen.weights("cross"))
     np.testing.assert_allclose(alignment(seen), heads.mean(0), atol=1e-6)
     assert alignment(insides["gpt"].activations) is None
-
-
-@given(st.data())
-def test_merging_keeps_row_sums(data: st.DataObject) -> None:
-    """Any weights, any groups; beside the plain double loop. Caught: keys averaged, or queries summed."""
-    t, s = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 7))
-    weights = np.random.default_rng(data.draw(st.integers(0, 99))).dirichlet(np.ones(s), size=(2, t))
-    queries = np.cumsum([0, *data.draw(st.lists(st.integers(0, 1), min_size=t - 1, max_size=t - 1))]).tolist()
-    keys = np.cumsum([0, *data.draw(st.lists(st.integers(0, 1), min_size=s - 1, max_size=s - 1))]).tolist()
-    merged = merge(weights, queries, keys)
-    np.testing.assert_allclose(merged.sum(-1), 1.0)
-    for a in range(queries[-1] + 1):
-        for b in range(keys[-1] + 1):
-            rows = [i for i in range(t) if queries[i] == a]
-            columns = [j for j in range(s) if keys[j] == b]
-            expected = sum(weights[1, i, j] for i in rows for j in columns) / len(rows)
-            assert merged[1, a, b] == pytest.approx(expected)
 
 
 # ---- characters and words

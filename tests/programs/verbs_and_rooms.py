@@ -7,7 +7,7 @@ exec(sys.argv[1])
 
 import glassformer
 from glassformer.evaluation.metrics import text_scores
-from glassformer.inspection.notebook import Look
+from glassformer.inspection.report import Look
 from glassformer.training.trainer import Trainer
 
 assert callable(text_scores) and inspect.isclass(Trainer) and inspect.isclass(Look)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from glassformer import runs
-from glassformer.api.evaluation import score_split
+from glassformer.api.evaluation import evaluate_run
 from glassformer.config import Recipe, read_recipe
 from glassformer.data.prepare import complete_model, prepare
 from glassformer.errors import ConfigError, UserError
@@ -225,7 +225,7 @@ def test_the_moving_average_is_what_is_validated_and_used(tsv: Path, tmp_path: P
     final = final_weights(run)
     assert all(torch.equal(final[n], averaged[n]) for n in final)
     assert any(not torch.equal(final[n], tensors["model"][n]) for n in final)
-    assert score_split(run.path, "val")[0].values["loss"] == pytest.approx(best["val_loss"], rel=1e-6)
+    assert evaluate_run(run.path, split="val", device="cpu")["loss"] == pytest.approx(best["val_loss"], rel=1e-6)
 
 
 def test_early_stopping(tsv: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from glassformer import load, runs
-from glassformer.api.evaluation import score_split
+from glassformer.api.evaluation import evaluate_run
 from glassformer.config import Recipe, read_recipe
 from glassformer.data.prepare import prepare
 from glassformer.data.report import DataReport
@@ -129,8 +129,8 @@ def test_a_run_goes_on_in_another_place_without_its_sources(tmp_path: Path, monk
     assert run is not None
     ours, theirs = (folder.load_model().state_dict() for folder in (run, undisturbed))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    scores, count = score_split(Path("renamed"), "test")
-    assert count > 3 and "bleu" in scores.values
+    scores = evaluate_run(Path("renamed"), split="test", device="cpu")
+    assert scores.examples > 3 and "bleu" in scores
 
 
 def test_a_source_that_changed_is_told_at_resume(
@@ -200,8 +200,8 @@ def test_a_run_that_was_kept_opens_answers_and_goes_on(split: str, tmp_path: Pat
     shutil.copytree(Path(__file__).parents[1] / "fixtures" / "run-with-examples", path)
     examples = list(run_examples(RunFolder(path).recipe.data, "val", path / "data"))
     assert len(examples) == 16 and load(path, device="cpu").translate([examples[0][0]])
-    scores, count = score_split(path, split)
-    assert count == {"val": 16, "test": 17}[split] and 4 < scores.values["loss"] < 6
+    scores = evaluate_run(path, split=split, device="cpu")
+    assert scores.examples == {"val": 16, "test": 17}[split] and 4 < scores["loss"] < 6
     recipe = RunFolder(path).recipe
     longer = replace(recipe, train=replace(recipe.train, steps=6))
     run = runs.resume(path, longer, accept_changes=True)

@@ -15,22 +15,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer import probe
+import numpy as np
+
+from glassformer import plots, probe
 from glassformer.errors import UserError
-from glassformer.evaluation.held_out import HeldOut, writes, written
+from glassformer.evaluation.examples import HeldOut, writes, written
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, text_scores
 from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.files.owned import OwnedFiles
-from glassformer.inspection.heads.kinds import attention_stats, by_head, kind_of
+from glassformer.inspection.heads.kinds import head_stats, kind_of
 from glassformer.probe import Component
 from glassformer.tasks import TextModel
 
 MODES = ("zero", "mean")
-
-
-LOST = 0.01
-
+LOST = 0.01  # of the score, at most, by the heads that can go
+NAMES = {
+    "bleu": "BLEU",
+    "exact_match": "exact match (%)",
+    "accuracy": "accuracy (%)",
+    "perplexity": "perplexity",
+    "loss": "loss (nats a token)",
+}
+"""The measures as figures name them."""
 
 Tell = Callable[[int, int, str], None]
 """Called before each measurement: how many are done, of how many, and what comes now."""
@@ -52,15 +59,15 @@ def measures(model: TextModel) -> tuple[str, ...]:
 def measure(model: TextModel, held: HeldOut, *, decoding: bool = True) -> dict[str, float]:
     """Loss, and the scores of `measures` (those of written text only where `decoding`)."""
     values = teacher_forced(model.model, held.batches, model.device).values
-    found = {"loss": values["loss"]}
-    if not writes(model):
-        own = {"accuracy": values["token_accuracy"], "perplexity": values["perplexity"]}
-        return found | {name: own[name] for name in measures(model)}
-    if not decoding:
-        return found | {"perplexity": values["perplexity"]}
-    wanted = [target for _, target in held.examples]
-    scores = text_scores(written(model, held.examples), wanted, model.recipe.train.bleu_tokenize).values
-    return found | {name: scores[name] for name in measures(model)}
+    names = measures(model)
+    if writes(model) and decoding:
+        references = [target for _, target in held.examples]
+        texts = written(model, held.examples)
+        scores = text_scores(texts, references, model.recipe.train.bleu_tokenize).values
+    else:
+        scores = {"accuracy": values["token_accuracy"], "perplexity": values["perplexity"]}
+        names = ("perplexity",) if writes(model) else names
+    return {"loss": values["loss"]} | {name: scores[name] for name in names}
 
 
 @dataclass(frozen=True)
@@ -104,14 +111,18 @@ class HeadImportances:
     # One head after the other cut, and what is measured without all so far.
     curve: list[tuple[Component, dict[str, float]]]
 
-    def change(self, one: Importance, mode: str, name: str) -> float:
+    @property
+    def heads(self) -> list[Importance]:
+        """The parts that are heads."""
+        return [importance for importance in self.parts if importance.part.head is not None]
+
+    def change(self, importance: Importance, mode: str, name: str) -> float:
         """By how much a score of the whole model changes without this part."""
-        return one.without[mode][name] - self.whole[name]
+        return importance.without[mode][name] - self.whole[name]
 
     def order(self) -> list[Component]:
         """Heads, the least important first."""
-        own = [w for w in self.parts if w.part.head is not None]
-        return [w.part for w in sorted(own, key=lambda w: self.change(w, "zero", "loss"))]
+        return [w.part for w in sorted(self.heads, key=lambda w: self.change(w, "zero", "loss"))]
 
     def kept(self, values: Mapping[str, float]) -> bool:
         """Whether so much of the score is left."""
@@ -126,7 +137,7 @@ class HeadImportances:
         return next((n for n, (_, values) in enumerate(self.curve) if not self.kept(values)), len(self.curve))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The study as a JSON-serialisable dict."""
         return {
             "examples": self.examples,
             "split": self.split,
@@ -150,29 +161,25 @@ def study(
     heads = [part for part in parts if part.head is not None]
     total = 2 + len(MODES) * len(parts) + len(heads)
     steps = iter(range(total))
-    tell(next(steps), total, "the whole model")
-    whole = measure(model, held, decoding=decoding)
+
+    def measured(what: str, cut: list[Component], mode: str = "zero") -> dict[str, float]:
+        tell(next(steps), total, what)
+        with probe.ablate(net, cut, mode, means=means if mode == "mean" else None):
+            return measure(model, held, decoding=decoding)
+
+    means: dict[str, Any] = {}
+    whole = measured("the whole model", [])
     score = next(name for name in (*measures(model), "perplexity") if name in whole)
     tell(next(steps), total, "what the heads look at")
-    stats = attention_stats(model, held)
-    seen = by_head(model, {name: one.scores() for name, one in stats.items()})
-    pointed = by_head(model, {name: one.pointed() for name, one in stats.items()})
+    kinds, pointed = head_stats(model, held)
     means = probe.mean_outputs(net, held.batches)
     importances = []
     for part in parts:
-        without = {}
-        for mode in MODES:
-            tell(next(steps), total, f"{part}, {mode}")
-            with probe.ablate(net, [part], mode, means=means if mode == "mean" else None):
-                without[mode] = measure(model, held, decoding=decoding)
-        importances.append(Importance(part, without, seen.get(str(part), {}), pointed.get(str(part), {})))
+        without = {mode: measured(f"{part}, {mode}", [part], mode) for mode in MODES}
+        importances.append(Importance(part, without, kinds.get(str(part), {}), pointed.get(str(part), {})))
     found = HeadImportances(held.count, split, score, whole, importances, [])
-    curve = []
     order = found.order()
-    for n, part in enumerate(order, 1):
-        tell(next(steps), total, f"the {n} least important")
-        with probe.ablate(net, order[:n]):
-            curve.append((part, measure(model, held, decoding=decoding)))
+    curve = [(part, measured(f"the {n} least important", order[:n])) for n, part in enumerate(order, 1)]
     return replace(found, curve=curve)
 
 
@@ -194,3 +201,48 @@ def save(found: HeadImportances, out: Path, extra: Mapping[str, Any] | None = No
     (path,) = OwnedFiles(out).claim("heads.json")
     write_atomically(path, to_json(found.to_dict() | dict(extra or {})))
     return path
+
+
+# ---- figures
+
+
+def row_label(name: str) -> str:
+    """The name of an attention as a figure shows it."""
+    side, layer, part = name.split(".")
+    return f"{side} {layer} {'self' if part == 'attention' else part}"
+
+
+def draw(found: HeadImportances, config: Any, out: Path) -> list[Path]:
+    """heads, kinds and curve, each as PNG and SVG."""
+    attentions, width = config.attentions, max(map(config.heads_of, config.attentions))
+    rows, columns = [row_label(name) for name in attentions], [*map(str, range(width))]
+    mlps = [importance for importance in found.parts if importance.part.head is None]
+
+    def grid(value: Callable[[Importance], float]) -> np.ndarray:
+        cells = np.full((len(attentions), width), np.nan)
+        for head in found.heads:
+            cells[attentions.index(head.part.module), head.part.head] = value(head)
+        return cells
+
+    def harm_panel(name: str, mode: str) -> tuple[str, np.ndarray, np.ndarray]:
+        sign = 1.0 if name in BETTER_WHEN_LOWER else -1.0
+
+        def harm(importance: Importance) -> float:
+            return sign * found.change(importance, mode, name)
+
+        title = f"{'rise' if sign > 0 else 'fall'} of {NAMES[name]}, {mode} ablation"
+        return title, grid(harm), np.array([harm(mlp) for mlp in mlps])
+
+    panels = [harm_panel(name, mode) for name in ("loss", found.score) for mode in MODES]
+    layers = [mlp.part.module.removesuffix(".mlp").replace(".", " ") for mlp in mlps]
+    kinds = [["" for _ in columns] for _ in rows]
+    for head in found.heads:
+        kinds[attentions.index(head.part.module)][head.part.head or 0] = head.kind
+    whole = found.whole[found.score]
+    values = [whole, *(v[found.score] for _, v in found.curve)]
+    line = whole * (1 + LOST if found.score in BETTER_WHEN_LOWER else 1 - LOST)
+    return [
+        *plots.save(plots.part_maps(panels, rows, layers), out / "heads"),
+        *plots.save(plots.kind_map(grid(lambda head: head.strength), kinds, rows, columns), out / "kinds"),
+        *plots.save(plots.cut_curve(values, line, found.can_go, NAMES[found.score]), out / "curve"),
+    ]

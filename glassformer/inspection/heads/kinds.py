@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from glassformer import probe
-from glassformer.evaluation.held_out import HeldOut
+from glassformer.evaluation.examples import HeldOut
 from glassformer.evaluation.teacher_forced import model_inputs
 from glassformer.models import GPT
 from glassformer.nn.masks import cross_mask, self_mask
@@ -35,12 +35,9 @@ from glassformer.text.tokenizer import CONTROL, EOS
 
 KINDS = ("previous", "next", "same", "first", "last", "diagonal", "induction", "broad")
 
-
 POINTED = 0.4  # a head that puts this much where a kind says is of that kind; among several, of the strongest
 
-
 SHARP = 0.5  # a row is pointed where one key has more than this
-
 
 EVEN = 0.5  # a head of no such kind is broad from this on, and mixed below
 
@@ -157,22 +154,19 @@ def said_twice(model: Any, device: torch.device, rows: int = 16) -> Rows:
 def attention_stats(model: TextModel, held: HeldOut) -> dict[str, AttentionStats]:
     """What every attention does on the examples, by its name."""
     net = model.model
-    attentions = probe.attentions(net)
-    stats = {name: AttentionStats() for name in attentions}
-    window = net.config.window
+    stats = {name: AttentionStats() for name, attention in probe.attentions(net).items() if attention.head_ids}
     with probe.record(net, "*.weights") as seen:
         for batch in held.batches:
             net.hidden(*model_inputs(batch))
-            for name in attentions:
+            for name in stats:
                 weights = seen[f"{name}.weights"].float()
-                if not weights.size(1):
-                    continue
                 encoder, cross = name.startswith("encoder."), name.endswith(".cross")
                 mine = batch.source if encoder and batch.source is not None else batch.rows
                 theirs = batch.source if cross and batch.source is not None else mine
-                attention_mask = (
-                    cross_mask(mine, theirs) if cross else self_mask(mine, causal=not encoder, window=window)
-                )
+                if cross:
+                    attention_mask = cross_mask(mine, theirs)
+                else:
+                    attention_mask = self_mask(mine, causal=not encoder, window=net.config.window)
                 mask = attention_mask.to_tensor(mine.shape[1], theirs.shape[1], weights.device)
                 visible = theirs.real[:, None, :].expand(-1, mine.shape[1], -1)
                 if mask is not None:
@@ -184,21 +178,22 @@ def attention_stats(model: TextModel, held: HeldOut) -> dict[str, AttentionStats
         if isinstance(net, GPT):
             twice = said_twice(net, model.device)
             net(twice)
-            for name in attentions:
-                if (weights := seen[f"{name}.weights"].float()).size(1):
-                    add_induction(stats[name], weights, twice.tokens, twice.real.sum(1))
+            for name in stats:
+                add_induction(stats[name], seen[f"{name}.weights"].float(), twice.tokens, twice.real.sum(1))
     return stats
 
 
-def by_head(model: TextModel, numbers: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, float]]:
-    """Numbers that each attention has for its heads, head by head under their names."""
-    return {
-        f"{name}:{number}": {kind: values[i] for kind, values in numbers[name].items()}
-        for name, attention in probe.attentions(model.model).items()
-        for i, number in enumerate(attention.head_ids)
-    }
+Scores = dict[str, dict[str, float]]
+"""By head, then by kind."""
 
 
-def kinds(model: TextModel, held: HeldOut) -> dict[str, dict[str, float]]:
-    """For each head its score of every kind that its attention could have."""
-    return by_head(model, {name: one.scores() for name, one in attention_stats(model, held).items()})
+def head_stats(model: TextModel, held: HeldOut) -> tuple[Scores, Scores]:
+    """For each head its score of every kind that its attention could have, and the share of rows that are pointed, by where."""
+    kinds: Scores = {}
+    pointed: Scores = {}
+    attentions = probe.attentions(model.model)
+    for name, stats in attention_stats(model, held).items():
+        for found, values in ((kinds, stats.scores()), (pointed, stats.pointed())):
+            for i, number in enumerate(attentions[name].head_ids):
+                found[f"{name}:{number}"] = {kind: of_heads[i] for kind, of_heads in values.items()}
+    return kinds, pointed

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from glassformer.config import TrainConfig, read_recipe
-from glassformer.evaluation.held_out import held_out
+from glassformer.evaluation.examples import held_out
 from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.training.optim import schedule
 from glassformer_lab.claims.claim import Budget, Measured

@@ -21,8 +21,7 @@ from glassformer.config import Recipe
 from glassformer.data.store import run_examples
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
-from glassformer.evaluation.brackets import bracket_f1
-from glassformer.evaluation.metrics import text_scores
+from glassformer.evaluation.metrics import bracket_f1, text_scores
 from glassformer.evaluation.teacher_forced import (
     ESTIMATE_BATCHES,
     ESTIMATE_ROWS,

@@ -18,10 +18,9 @@ import torch
 
 from glassformer.api import load
 from glassformer.data.report import DataReport
-from glassformer.evaluation.bootstrap import Statistics
-from glassformer.evaluation.examples import COMBINE, example_statistics
+from glassformer.evaluation.examples import COMBINE, example_statistics, held_out
 from glassformer.evaluation.generated import metric_of
-from glassformer.evaluation.held_out import held_out
+from glassformer.evaluation.significance import Statistics
 from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.models.costs import costs

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from glassformer.evaluation.bootstrap import Paired
 from glassformer.evaluation.examples import COMBINE
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER
-from glassformer.evaluation.significance import seeds_and_examples
+from glassformer.evaluation.significance import Paired, seeds_and_examples
 from glassformer_lab.sweep.scores import TrialScores
 from glassformer_lab.sweep.variants import Variant
 from glassformer_lab.verdict import against_base

@@ -14,31 +14,11 @@ import torch
 
 from glassformer import plots, probe
 from glassformer.errors import UserError
-from glassformer.evaluation.bootstrap import (
-    DRAWS,
-    LEVEL,
-    Paired,
-    Statistics,
-    mean,
-    paired_bootstrap,
-    percent,
-    perplexity,
-)
-from glassformer.evaluation.examples import (
-    COMBINE,
-    answer_statistics,
-    answers,
-    as_units,
-    check_same_task,
-    describe,
-    edit_distance,
-    losses,
-    same_examples,
-    same_reading,
-    tokenizers_agree,
-)
-from glassformer.evaluation.held_out import HeldOut, held_out
+from glassformer.evaluation import examples as on_examples
+from glassformer.evaluation import significance
+from glassformer.evaluation.examples import HeldOut, held_out, tokenizers_agree
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER
+from glassformer.evaluation.significance import DRAWS, LEVEL, Paired, Statistics, paired_bootstrap
 from glassformer.evaluation.teacher_forced import model_inputs
 from glassformer.language import _
 from glassformer.runs.folder import RunFolder
@@ -64,8 +44,9 @@ class Sentence:
         return self.second_loss - self.first_loss
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it, without what is empty."""
-        return {k: v for k, v in vars(self).items() if v != "" and not (isinstance(v, float) and math.isnan(v))}
+        """The sentence as a JSON-serialisable dict, without what is empty or not a number."""
+        values = vars(self).items()
+        return {k: v for k, v in values if v != "" and not (isinstance(v, float) and math.isnan(v))}
 
 
 @dataclass(frozen=True)
@@ -101,7 +82,7 @@ class Comparison:
         return sum(s.distance == 0 for s in self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The comparison as a JSON-serialisable dict."""
         return {
             "first": self.names[0],
             "second": self.names[1],
@@ -125,38 +106,38 @@ def head_distances(models: tuple[TextModel, TextModel], held: HeldOut) -> tuple[
         return {}, _("the two models have different layers")
     if not tokenizers_agree(first, second):
         return {}, _("the two models read the text in different tokens")
-    numbers = [{name: one.head_ids for name, one in probe.attentions(model).items()} for model in models]
-    total: dict[str, Any] = {}
-    count: dict[str, int] = {}
-    with probe.record(first, "*.weights") as one, probe.record(second, "*.weights") as two:
+    heads, heads_of_second = (
+        {name: attention.head_ids for name, attention in probe.attentions(model).items()} for model in models
+    )
+    total: dict[tuple[str, int], Any] = dict.fromkeys(((name, head) for name in heads for head in heads[name]), 0)
+    queries = dict.fromkeys(heads, 0)
+    with probe.record(first, "*.weights") as weights, probe.record(second, "*.weights") as weights_of_second:
         for batch in held.batches:
             for model in models:
                 model.model.hidden(*model_inputs(batch))
-            for name in numbers[0]:
+            for name in heads:
                 rows = batch.source if name.startswith("encoder.") and batch.source is not None else batch.rows
-                w, v = one[f"{name}.weights"].float(), two[f"{name}.weights"].float()
-                for i in range(w.size(1)):
+                w, v = weights[f"{name}.weights"].float(), weights_of_second[f"{name}.weights"].float()
+                for i, head in enumerate(heads[name]):
                     apart = (w[:, i : i + 1] - v).abs().sum(-1).double() / 2
-                    sums = (apart * rows.real[:, None]).sum((0, 2)).cpu().numpy()
-                    total[f"{name}:{i}"] = total.get(f"{name}:{i}", 0) + sums
-                count[name] = count.get(name, 0) + int(rows.real.sum())
-    found: dict[str, HeadDistance] = {}
-    for name, own in numbers[0].items():
-        theirs = numbers[1][name]
-        for i, number in enumerate(own):
-            apart = total[f"{name}:{i}"] / max(1, count[name])
-            if len(theirs):
-                best = int(apart.argmin())
-                same = float(apart[theirs.index(number)]) if number in theirs else None
-                found[f"{name}:{number}"] = HeadDistance(same, f"{name}:{theirs[best]}", float(apart[best]))
-    return found, "" if found else _("there is no attention in which both models have heads")
+                    total[name, head] += (apart * rows.real[:, None]).sum((0, 2)).cpu().numpy()
+                queries[name] += int(rows.real.sum())
+    distances: dict[str, HeadDistance] = {}
+    for (name, head), sums in total.items():
+        others = heads_of_second[name]
+        if others:
+            apart = sums / max(1, queries[name])
+            nearest = int(apart.argmin())
+            same = float(apart[others.index(head)]) if head in others else None
+            distances[f"{name}:{head}"] = HeadDistance(same, f"{name}:{others[nearest]}", float(apart[nearest]))
+    return distances, "" if distances else _("there is no attention in which both models have heads")
 
 
 def score_both(
     models: tuple[TextModel, TextModel],
     held: HeldOut,
     tables: tuple[Statistics, Statistics],
-    said: tuple[list[str], list[str]],
+    answers: tuple[list[str], list[str]],
 ) -> dict[str, Paired]:
     """Every score that both runs have. A loss a token is compared only where the two have the same tokens."""
     scores: dict[str, Paired] = {}
@@ -164,12 +145,12 @@ def score_both(
     has_loss = (tables[0][:, 1] > 0) & (tables[1][:, 1] > 0)
     a, b = tables[0][has_loss], tables[1][has_loss]
     if len(a) and (task in ("classify", "tag") or tokenizers_agree(*models)):
-        scores["loss"] = paired_bootstrap(a[:, :2], b[:, :2], mean)
+        scores["loss"] = paired_bootstrap(a[:, :2], b[:, :2], significance.mean)
         if models[0].kind in ("gpt", "mlm"):
-            scores["perplexity"] = paired_bootstrap(a[:, :2], b[:, :2], perplexity)
-            scores["token_accuracy"] = paired_bootstrap(a[:, [2, 1]], b[:, [2, 1]], percent)
-    first, second = (answer_statistics(models[0], held, own) for own in said)
-    return scores | {name: paired_bootstrap(first[name], second[name], COMBINE[name]) for name in first}
+            scores["perplexity"] = paired_bootstrap(a[:, :2], b[:, :2], significance.perplexity)
+            scores["token_accuracy"] = paired_bootstrap(a[:, [2, 1]], b[:, [2, 1]], significance.percent)
+    first, second = (on_examples.answer_statistics(models[0], held, texts) for texts in answers)
+    return scores | {name: paired_bootstrap(first[name], second[name], on_examples.COMBINE[name]) for name in first}
 
 
 def compare(
@@ -181,34 +162,36 @@ def compare(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Comparison:
     """Both runs on the first run's examples; each reads them with its own tokenizer."""
-    check_same_task(*models)
+    on_examples.check_same_task(*models)
     tell(_("reading the examples"))
     if folders[0] is not None and RunFolder.is_run(folders[0].parent):
         RunFolder(folders[0].parent).check_data(split)
-    block = min(model.model.config.block_size for model in models)
-    if models[0].recipe.data.task == "text":
-        if not tokenizers_agree(*models):
-            raise UserError(
-                "the two runs cut their text into different tokens, so their blocks are not the same text; compare runs "
-                "that share a tokenizer (data.tokenizer_file)"
-            )
-        held = held_out(models[0], split, limit, folders[0], block_size=block)
+    is_text = models[0].recipe.data.task == "text"
+    if is_text and not tokenizers_agree(*models):
+        raise UserError(
+            "the two runs cut their text into different tokens, so their blocks are not the same text; compare runs "
+            "that share a tokenizer (data.tokenizer_file)"
+        )
+    block = min(model.model.config.block_size for model in models) if is_text else None
+    held = held_out(models[0], split, limit, folders[0], block_size=block)
+    if not on_examples.same_reading(*models):
+        other = on_examples.same_examples(models[0], models[1], split, held)
     else:
-        held = held_out(models[0], split, limit, folders[0])
-    other = held if same_reading(*models) else same_examples(models[0], models[1], split, held)
+        other = held
     count = held.count
-    tables = losses(models[0], held, count), losses(models[1], other, count)
+    tables = on_examples.losses(models[0], held, count), on_examples.losses(models[1], other, count)
     tell(_("what they say"))
-    said = answers(models[0], held), answers(models[1], HeldOut(other.batches, held.examples, count))
+    of_second = HeldOut(other.batches, held.examples, count)
+    answers = on_examples.answers(models[0], held), on_examples.answers(models[1], of_second)
     tell(_("drawing again"))
-    scores = score_both(models, held, tables, said)
+    scores = score_both(models, held, tables, answers)
     sentences = []
     for i in range(count):
-        given, wanted = describe(models[0], held, i)
-        mine, theirs = (said[0][i], said[1][i]) if said[0] else ("", "")
-        loss = [float(t[i, 0] / t[i, 1]) if t[i, 1] else math.nan for t in tables]
-        apart = edit_distance(as_units(mine), as_units(theirs)) if said[0] else 0.0
-        sentences.append(Sentence(i, given, wanted, mine, theirs, loss[0], loss[1], apart))
+        source, reference = on_examples.describe(models[0], held, i)
+        first, second = (texts[i] if texts else "" for texts in answers)
+        loss, other_loss = (float(table[i, 0] / table[i, 1]) if table[i, 1] else math.nan for table in tables)
+        apart = on_examples.edit_distance(on_examples.as_units(first), on_examples.as_units(second))
+        sentences.append(Sentence(i, source, reference, first, second, loss, other_loss, apart))
     tell(_("where they look"))
     attention, why_not = head_distances(models, held)
     return Comparison(names, split, count, scores, sentences, attention, why_not)

@@ -161,6 +161,22 @@ def ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     return sorted(hypotheses, key=lambda h: (not h.complete, -h.score))
 
 
+def merge_groups(groups: Sequence[list[Hypothesis]], n_best: int, trace: BeamTrace | None) -> list[Hypothesis]:
+    """The best of every group before the second best of any; then all in the order of their scores."""
+    if len(groups) == 1:
+        chosen = groups[0][:n_best]
+    else:
+        taken: dict[tuple[tuple[int, ...], bool], Hypothesis] = {}
+        for rank in range(max(map(len, groups))):
+            for hypothesis in ranked([group[rank] for group in groups if rank < len(group)]):
+                taken.setdefault((tuple(hypothesis.ids), hypothesis.complete), hypothesis)
+        chosen = ranked(list(taken.values())[:n_best])
+    if trace is not None:
+        for hypothesis in chosen:
+            hypothesis.trace = trace
+    return chosen
+
+
 def check_settings(config: DecodeConfig, request: Request, text: Decode | None) -> None:
     """Refuse in a sentence what cannot go together."""
     constraints = request.constraints

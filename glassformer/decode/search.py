@@ -207,8 +207,9 @@ class SearchState(Slots):
         first = min(self.group_size, candidates.total.size(1))
         ends = is_eos[:, :first]
         if not self.may_sync or bool(ends.any()):
-            ranked = (column[:, :first] for column in (candidates.total, candidates.parent, candidates.logprob))
-            self.add_finished(n, g, ends, *ranked, ENDINGS.index("eos"))
+            logprob = candidates.logprob[:, :first]
+            total, parent = candidates.total[:, :first], candidates.parent[:, :first]
+            self.add_finished(n, g, ends, total, parent, logprob, ENDINGS.index("eos"))
         out = is_eos | impossible
         if self.n_candidates == 1:
             order, exhausted = torch.zeros_like(candidates.parent), out

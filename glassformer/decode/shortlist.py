@@ -7,13 +7,15 @@ with the rows of the output layer that some sentence of the batch wants. The tab
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode.request import SpecialTokens, TokenConstraints
@@ -82,3 +84,18 @@ def shortlist_of(model: Any, config: DecodeConfig) -> Shortlist | None:
         )
     wanted = config.shortlist if config.shortlist is not None else next(model.parameters()).device.type == "cpu"
     return own if wanted else None
+
+
+class SlicedOutput:
+    """The output layer of a model, its rows for the tokens that some slot's shortlist has; all other logits are -inf."""
+
+    def __init__(self, model: Any, outside: Bool[Tensor, "n V"]) -> None:
+        self.tokens = (~outside.all(0)).nonzero().squeeze(1)
+        self.weight = model.output_weight.detach()[self.tokens].t().contiguous()
+        self.bias = None if model.output_bias is None else model.output_bias.detach()[self.tokens]
+        self.vocab_size = outside.size(1)
+
+    def __call__(self, x: Float[Tensor, "R T C"]) -> Float[Tensor, "R T V"]:
+        """The logits."""
+        sliced = x @ self.weight if self.bias is None else x @ self.weight + self.bias
+        return sliced.new_full((*x.shape[:-1], self.vocab_size), -math.inf).index_copy_(-1, self.tokens, sliced)

@@ -27,7 +27,7 @@ from glassformer.decode.request import (
     Hypothesis,
     SpecialTokens,
     TokenConstraints,
-    ranked,
+    merge_groups,
 )
 from glassformer.errors import UserError
 from glassformer.nn.rows import move_slots, on_device
@@ -50,22 +50,6 @@ class Job:
     stopping_criterion: Callable[[Sequence[int]], bool] | None = None  # has a stop string been written?
     trace: BeamTrace | None = field(default=None)
     shortlist: np.ndarray | None = None  # the tokens it may write; None: all
-
-
-def merge_groups(groups: Sequence[list[Hypothesis]], n_best: int, trace: BeamTrace | None) -> list[Hypothesis]:
-    """The best of every group before the second best of any; then all in the order of their scores."""
-    if len(groups) == 1:
-        chosen = groups[0][:n_best]
-    else:
-        taken: dict[tuple[tuple[int, ...], bool], Hypothesis] = {}
-        for rank in range(max(map(len, groups))):
-            for hypothesis in ranked([group[rank] for group in groups if rank < len(group)]):
-                taken.setdefault((tuple(hypothesis.ids), hypothesis.complete), hypothesis)
-        chosen = ranked(list(taken.values())[:n_best])
-    if trace is not None:
-        for hypothesis in chosen:
-            hypothesis.trace = trace
-    return chosen
 
 
 class Slots:

@@ -1,12 +1,8 @@
 """Where the search meets a model: two ways to get the logits of what may follow, for slots that come and go.
 
-    prefill(start, jobs, texts)   sources are encoded, or prompts prefilled, in the slots from `start` on
-    logits(state, n)              of what may follow every row, (n * K, V)
-    reorder(parents, tokens)      row k of a slot continues row parents[n, k], with this token
-    move(from_slots, to_slots, n) slots move to the places of those that have left; n stay
-
-`ModelStepper` is a model on its cache: the model itself, or its copy for decoding (engines.py). `PlainStepper` runs a
-program of somebody else's that has the model's calls (engines.py); it starts with a full batch and lets nobody join.
+`Stepper` says what a driver asks of one. `ModelStepper` is a model on its cache: the model itself, or its copy for decoding
+(engines.py). `PlainStepper` runs a program of somebody else's that has the model's calls; it starts with a full batch and lets
+nobody join.
 
 A GPT that learned its positions, or was only ever shown so many (sinusoidal), cannot go on past `block_size`. When its
 context is full, the last half of it is kept and its keys and values are recomputed from position 0;
@@ -15,7 +11,6 @@ which tokens those are depends on the row's own length alone. The other position
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 from itertools import chain
@@ -23,10 +18,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.config import ModelConfig
+from glassformer.decode.shortlist import SlicedOutput
 from glassformer.decode.slots import Job, Slots
 from glassformer.errors import Notice
 from glassformer.language import _
@@ -110,21 +106,6 @@ class Stepper(Protocol):
 
     def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:
         """Slots `from_slots` move to the places of those that have left; n stay."""
-
-
-class SlicedOutput:
-    """The output layer of a model, its rows for the tokens that some slot's shortlist has; all other logits are -inf."""
-
-    def __init__(self, model: Any, outside: Bool[Tensor, "n V"]) -> None:
-        self.tokens = (~outside.all(0)).nonzero().squeeze(1)
-        self.weight = model.output_weight.detach()[self.tokens].t().contiguous()
-        self.bias = None if model.output_bias is None else model.output_bias.detach()[self.tokens]
-        self.vocab_size = outside.size(1)
-
-    def __call__(self, x: Float[Tensor, "R T C"]) -> Float[Tensor, "R T V"]:
-        """The logits."""
-        own = x @ self.weight if self.bias is None else x @ self.weight + self.bias
-        return own.new_full((*x.shape[:-1], self.vocab_size), -math.inf).index_copy_(-1, self.tokens, own)
 
 
 class ModelStepper:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import os
 import stat
@@ -101,6 +102,12 @@ def to_json(value: Any) -> bytes:
 def temporary_name(path: Path) -> Path:
     """The name under which a file is written before it takes its own."""
     return path.with_name(f".tmp-{path.name}")
+
+
+def free_name(path: Path) -> Path:
+    """The path, or with -2, -3 … at its end: the first under which there is nothing."""
+    names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(name for name in itertools.chain([path], names) if not os.path.lexists(name))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import re
 import shutil
@@ -61,12 +60,6 @@ def require_new_or_empty(path: Path, what: str) -> None:
             some,
             what,
         )
-
-
-def free_name(path: Path) -> Path:
-    """The path, or with -2, -3 … at its end: the first under which there is nothing."""
-    names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
-    return next(name for name in itertools.chain([path], names) if not os.path.lexists(name))
 
 
 def own_folder(path: Path) -> Path:

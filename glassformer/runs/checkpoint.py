@@ -29,8 +29,8 @@ from torch import Tensor
 
 from glassformer.errors import UserError
 from glassformer.files import durable, structured
-from glassformer.files.durable import ListedFile, file_problem, fsync, temporary_name, to_json, write_bytes
-from glassformer.files.owned import free_name, own_folder, refuse_link
+from glassformer.files.durable import ListedFile, file_problem, free_name, fsync, temporary_name, to_json, write_bytes
+from glassformer.files.owned import own_folder, refuse_link
 from glassformer.files.structured import read_regular
 from glassformer.language import _
 

@@ -20,7 +20,7 @@ from typing import Any
 from glassformer.config import VERSION, Recipe
 from glassformer.errors import UserError
 from glassformer.files import owned, structured
-from glassformer.files.durable import fsync, to_json, write_atomically
+from glassformer.files.durable import free_name, fsync, to_json, write_atomically
 from glassformer.language import _
 from glassformer.runs.facts import REPLACED
 from glassformer.runs.folder import RunFolder
@@ -70,7 +70,7 @@ def move_aside(out: Path) -> Path:
     """The run that is to be replaced, under another name; whose place it had is told by a file in it."""
     whole = Path(os.path.abspath(out))
     write_atomically(out / REPLACED, to_json({"name": whole.name}))
-    aside = owned.free_name(sibling_path(out, "replaced"))
+    aside = free_name(sibling_path(out, "replaced"))
     os.rename(out, aside)
     return aside
 
@@ -159,7 +159,7 @@ def drop(path: Path, name: str) -> None:
     """Removes a run file by file. What somebody else put into its folder stays, under a name that shows, and is told."""
     left = RunFolder(path).discard()
     if left:
-        kept = owned.free_name(path.with_name(f"kept-from-{name}"))
+        kept = free_name(path.with_name(f"kept-from-{name}"))
         os.rename(path, kept)
         say(_("the old run is gone; what was not its own ({left}) is in {kept}", ", ".join(left[:3]), kept))
 

@@ -13,9 +13,9 @@ import torch
 
 from glassformer import Transformer
 from glassformer.config import DecodeConfig
-from glassformer.decode import Request, TokenConstraints, answer, stepper, translate_batch
+from glassformer.decode import Request, TokenConstraints, answer, translate_batch
 from glassformer.decode.request import SpecialTokens
-from glassformer.decode.shortlist import Shortlist
+from glassformer.decode.shortlist import Shortlist, SlicedOutput
 from glassformer.errors import ConfigError, UserError
 from glassformer.improve.shortlist import make_shortlist, translation_table
 from glassformer.text.tokenizer import BOS, EOS
@@ -81,13 +81,13 @@ def test_probabilities_are_among_the_shortlist() -> None:
 def test_a_cpu_multiplies_with_the_rows_that_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken variant: logits of the whole vocabulary that are only masked, which is right and no faster."""
     made: list[int] = []
-    init = stepper.SlicedOutput.__init__
+    init = SlicedOutput.__init__
 
     def counted(self: Any, *given: Any) -> None:
         init(self, *given)
         made.append(self.weight.size(1))
 
-    monkeypatch.setattr(stepper.SlicedOutput, "__init__", counted)
+    monkeypatch.setattr(SlicedOutput, "__init__", counted)
     model = with_table(PARITY)
     odd = [[5, 7, EOS]]
     translate_batch(model, odd, DecodeConfig(max_new_tokens=5))

@@ -216,7 +216,7 @@ class MultiHeadAttention(Tapped):
     torch.Size([2, 5, 32])
 
     Self-attention: `mha(x, mask)`. Cross-attention: `mha(x, mask, mha.keys_values(source))`. The mask says who may
-    attend to whom: causal, padding, segments and windows are all one mask (see rows.py). `n_kv_head` below `n_head` gives
+    attend to whom: causal, padding, segments and windows are all one mask (masks.py). `n_kv_head` below `n_head` gives
     grouped heads (Ainslie et al. 2023), 1 gives multi-query (Shazeer 2019). `qk_norm` is an RMSNorm on each query and
     key head, before any rotation (a number is its epsilon). `head_ids` names the heads that are left after some were pruned.
     """

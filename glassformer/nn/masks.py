@@ -52,10 +52,8 @@ def self_mask(rows: Rows, *, causal: bool, window: int | None = None) -> Attenti
     return AttentionMask(mask[:, None])
 
 
-def cross_mask(queries: Rows, keys: Rows, *, window: int | None = None) -> AttentionMask:
-    """Cross-attention: equal segments of the two rows. A window is refused: positions of two texts have no distance."""
-    if window is not None:
-        raise ValueError("a window on cross-attention has no meaning: source and target positions cannot be compared")
+def cross_mask(queries: Rows, keys: Rows) -> AttentionMask:
+    """Cross-attention: equal segments of the two rows. There is no window: positions of two texts have no distance."""
     if queries.layout in ("whole", "padded") and keys.layout == "whole":
         return AttentionMask()
     mask = (queries.segments[:, :, None] == keys.segments[:, None, :]) | (queries.segments == 0)[:, :, None]

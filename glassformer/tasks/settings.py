@@ -2,6 +2,9 @@
 
 An option that asks for a search puts aside what the recipe says of sampling, and the other way round; two options that
 contradict each other are refused.
+
+What an answer must and must not contain (`TextConstraints`) is text here, as a person says it, and becomes the tokens of a
+vocabulary.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import torch
 from glassformer.config import PARTS, DataConfig, DecodeConfig, ModelConfig, TrainConfig
 from glassformer.errors import ConfigError, UserError
 from glassformer.models import BERT, build_model
-from glassformer.nn import Rows, cross_mask
+from glassformer.nn import Rows
 from tests.sentences import one_sentence
 
 pytestmark = pytest.mark.usefixtures("as_in_production")
@@ -109,9 +109,6 @@ def test_what_only_the_builder_can_refuse() -> None:
         build_model(ModelConfig())
     with pytest.raises(ConfigError, match=r"needs model\.n_label of at least 2"):
         BERT(ModelConfig(family="bert", vocab_size=9, head="classify"))
-    rows = Rows.whole(torch.ones(1, 2, dtype=torch.long))
-    with pytest.raises(ValueError, match="a window on cross-attention has no meaning"):
-        cross_mask(rows, rows, window=3)
     assert issubclass(ConfigError, UserError) and issubclass(UserError, ValueError)
 
 

@@ -86,13 +86,9 @@ def model_config(dialect: Dialect, hf: Mapping[str, Any], folder: Path) -> Model
             raise
         raise UserError("{path} cannot be read: {reason}", folder / "config.json", error) from None
     for name, most in LARGEST.items():
-        if getattr(config, name) > most:
-            raise UserError(
-                "{folder}: {value:,} for {name} is beyond any model",
-                folder / "config.json",
-                getattr(config, name),
-                name,
-            )
+        value = getattr(config, name)
+        if value > most:
+            raise UserError("{folder}: {value:,} for {name} is beyond any model", folder / "config.json", value, name)
     return config
 
 

@@ -12,8 +12,8 @@ from glassformer import runs
 from glassformer.api.loading import load
 from glassformer.api.models import AnyModel
 from glassformer.config import Recipe
+from glassformer.config.changes import fine_tuned
 from glassformer.config.fields import did_you_mean
-from glassformer.config.fine_tune import fine_tuned
 from glassformer.config.recipe import PARTS, presets_first, put_later, read_recipe, read_values
 from glassformer.errors import ConfigError, UserError
 from glassformer.language import _

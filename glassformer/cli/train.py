@@ -15,8 +15,8 @@ import typer
 from glassformer.cli.nproc import launch
 from glassformer.cli.recipes import sorted_words, with_data
 from glassformer.config import Recipe, read_recipe
+from glassformer.config.changes import fine_tuned
 from glassformer.config.fields import check_name
-from glassformer.config.fine_tune import fine_tuned
 from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen

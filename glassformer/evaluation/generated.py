@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import DecodeConfig, Recipe
+from glassformer.config.changes import FOR_SHORT_TARGETS
 from glassformer.data.store import run_examples
 from glassformer.decode.generate import full_collections_wait
 from glassformer.errors import ConfigError
@@ -21,7 +22,6 @@ from glassformer.tasks import TextModel, classify, generate, tag
 from glassformer.tasks.settings import USUAL_TEMPERATURE
 from glassformer.tasks.translate import translate_each
 from glassformer.text.tokenizers import Tokenizers
-from glassformer.training.changes import FOR_SHORT_TARGETS
 
 PROMPT_TOKENS, SAMPLE_TOKENS = 8, 48  # of the sample that a GPT writes
 SAMPLED = PROMPT_TOKENS + SAMPLE_TOKENS

@@ -19,7 +19,7 @@ from glassformer import runs
 from glassformer.api import load
 from glassformer.api.evaluation import file_settings
 from glassformer.config import Recipe
-from glassformer.config.fine_tune import fine_tuned
+from glassformer.config.changes import fine_tuned
 from glassformer.config.recipe import apply_overrides
 from glassformer.data.cleaning import need_extra
 from glassformer.data.first_recipe import first_recipe, recipe_for

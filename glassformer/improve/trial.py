@@ -12,6 +12,7 @@ from typing import Any
 from glassformer import runs
 from glassformer.api import load
 from glassformer.config import Recipe
+from glassformer.config.changes import as_prepared, changes
 from glassformer.errors import UserError
 from glassformer.evaluation.examples import COMBINE, HeldOut, answer_statistics
 from glassformer.evaluation.generated import metric_of
@@ -19,7 +20,6 @@ from glassformer.evaluation.significance import Paired, Statistics, paired_boots
 from glassformer.runs.fine_tune import Start
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel, translations
-from glassformer.training.changes import as_prepared, changes
 
 Pair = tuple[str, str]
 WritePairs = Callable[[Path, Path, Path], None]

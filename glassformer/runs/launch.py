@@ -18,6 +18,7 @@ from torch import Tensor
 
 from glassformer.accel.compile_cache import compiler_loading
 from glassformer.config import VERSION, Recipe
+from glassformer.config.changes import as_prepared, changes, check_changes
 from glassformer.config.recipe import RETIRED
 from glassformer.data.batches import check_task
 from glassformer.data.prepare import complete_model, prepare
@@ -37,7 +38,6 @@ from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import is_compiled, make_session, pick_device, refuse_several
 from glassformer.runs.stop import Stopped, StopRequest
 from glassformer.screen import at_work, be_quiet, say
-from glassformer.training.changes import as_prepared, changes, check_changes
 from glassformer.training.memory import is_out_of_memory, less_memory
 from glassformer.training.processes import ProcessLost, current, is_lost
 from glassformer.training.progress import Callbacks, TrainerState
@@ -204,7 +204,7 @@ def train(
 ) -> RunFolder:
     """Trains from nothing into a new or an empty folder. `overwrite`: a run that is there is replaced, and dropped when the new
     one has its first checkpoint. `given`: data in memory (data/readers.py) instead of files. `start`: the run whose weights and
-    tokenizers it begins with (`recipe`: config/fine_tune.py). `build` changes the model; run.json is marked with its name."""
+    tokenizers it begins with (`recipe`: config/changes.py). `build` changes the model; run.json is marked with its name."""
     if current().rank != 0:
         return follow(callbacks, build) or RunFolder(out)
     # What cannot be measured or learned from is refused before anything is read.

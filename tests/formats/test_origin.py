@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import glassformer
 from glassformer import runs
-from glassformer.config.fine_tune import fine_tuned
+from glassformer.config.changes import fine_tuned
 from glassformer.errors import UserError
 from glassformer.formats.gguf.spec import CUTS, own_pairs
 from glassformer.formats.gguf.writer import ReadBack, export_gguf

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from glassformer.config import Recipe, TrainConfig
+from glassformer.config.changes import changes, check_changes
 from glassformer.errors import UserError
 from glassformer.files import durable
 from glassformer.files.durable import write_atomically
 from glassformer.models.weights import load_model_tensors, model_tensors
 from glassformer.runs.checkpoint import Checkpoints, Damaged, problem, read_checkpoint, recover, write_checkpoint
-from glassformer.training.changes import changes, check_changes
 
 
 def weights(seed: int = 0) -> dict[str, dict[str, torch.Tensor]]:
@@ -260,7 +260,7 @@ def test_state_that_is_no_object_is_no_state(tmp_path: Path) -> None:
 def test_every_setting_may_change_or_may_not() -> None:
     """What is free and what is not is decided for each setting by its name; a typo in that list would free nothing."""
     from glassformer.config import PARTS
-    from glassformer.training.changes import FREE
+    from glassformer.config.changes import FREE
 
     for part, names in FREE.items():
         assert names <= {f.name for f in PARTS[part].__dataclass_fields__.values()}

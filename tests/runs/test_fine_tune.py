@@ -20,7 +20,7 @@ import glassformer
 from glassformer import runs
 from glassformer.cli.verbs import run_command
 from glassformer.config import Recipe
-from glassformer.config.fine_tune import fine_tuned
+from glassformer.config.changes import fine_tuned
 from glassformer.errors import ConfigError, UserError
 from glassformer.files import durable
 from glassformer.formats.adapter import export_adapter

@@ -18,6 +18,7 @@ import torch
 
 from glassformer import runs
 from glassformer.config import Recipe, read_recipe
+from glassformer.config.changes import as_prepared, changes
 from glassformer.data.download import cut_shakespeare
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
@@ -27,7 +28,6 @@ from glassformer.runs.folder import RunFolder
 from glassformer.runs.report import commit, device_name, made_with, write_report
 from glassformer.runs.runner import KEPT, TrialCall, read_kept, run_trials
 from glassformer.screen import roughly, say
-from glassformer.training.changes import as_prepared, changes
 from glassformer.training.progress import StepReport, TrainerCallback
 from glassformer_lab.reproduce.metrics import device_of, score
 from glassformer_lab.reproduce.report import Outcome, ReproductionReport

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import Recipe
+from glassformer.config.changes import as_prepared, changes
 from glassformer.errors import UserError
 from glassformer.runs import STOPPED, Stopped
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.runner import fan_out
 from glassformer.runs.stop import StopRequest
-from glassformer.training.changes import as_prepared, changes
 from glassformer_lab.sweep.variants import Variant, merged
 
 

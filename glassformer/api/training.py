@@ -167,7 +167,7 @@ def train(
         with quietly(quiet):
             runs.resume(folder, changed, accept_changes=bool(overrides), callbacks=trainer_callbacks)
         return load(folder, device=device)
-    start = None if from_run is None else runs.start_of(Path(from_run))
+    start = None if from_run is None else RunFolder.open(from_run)
     resolved = make_recipe(recipe, settings) if start is None else tuned_recipe(recipe, settings, start.recipe)
     folder = Path("runs") / resolved.name if out is None else Path(out)
     if RunFolder.is_run(folder) and not resume and not overwrite:

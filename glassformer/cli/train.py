@@ -171,8 +171,8 @@ def begin(values: dict[str, Any], name: str, folder: Path, from_run: Path | None
     from glassformer import runs
 
     if from_run is not None:
-        start = runs.start_of(from_run)
-        if folder.resolve() == start.run.path.resolve():
+        start = runs.RunFolder.open(from_run)
+        if folder.resolve() == start.path.resolve():
             raise ConfigError("{folder} is the run to begin with; choose another folder with --out", folder)
         tuned_recipe = fine_tuned(start.recipe, values, name=name)
         run_it(lambda: runs.train(tuned_recipe, folder, overwrite=overwrite, start=start), folder)

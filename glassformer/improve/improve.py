@@ -119,7 +119,7 @@ class Improvement:
 
     def tuned(self, name: str, **train: Any) -> RunFolder:
         """A training that goes on from the best run so far, on the real pairs, at a tenth of its rate."""
-        start = runs.start_of(self.out / self.best)
+        start = runs.RunFolder.open(self.out / self.best)
         steps = max(1, start.recipe.train.steps // (1 if self.best == "fine-tuned" else LATER))
         every = max(1, steps // AVERAGED)
         own = {"steps": steps, "warmup": 0, "validate_every": every, "save_every": every, "device": self.device}

@@ -17,7 +17,6 @@ from glassformer.errors import UserError
 from glassformer.evaluation.examples import COMBINE, HeldOut, answer_statistics
 from glassformer.evaluation.generated import metric_of
 from glassformer.evaluation.significance import Paired, Statistics, paired_bootstrap
-from glassformer.runs.fine_tune import Start
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel, translations
 
@@ -26,7 +25,7 @@ WritePairs = Callable[[Path, Path, Path], None]
 """A run, a file of texts and a new file: the pairs of each text and what the run says to it. Broken off, it goes on."""
 
 
-def train_or_resume(recipe: Recipe, folder: Path, start: Start | None = None) -> RunFolder:
+def train_or_resume(recipe: Recipe, folder: Path, start: RunFolder | None = None) -> RunFolder:
     """The run of a recipe in a folder: begun, gone on with, or already there. A run with other settings is refused."""
     if RunFolder.is_run(folder):
         there = RunFolder.open(folder)

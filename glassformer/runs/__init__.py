@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glassformer.runs.fine_tune import Start, start_of
+    from glassformer.runs.folder import RunFolder
     from glassformer.runs.launch import follow, resume, train
     from glassformer.runs.session import Session
     from glassformer.runs.setup import make_session, pick_device
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Fetched when they are first asked for: to read what a run says of itself (facts.py) nobody has to wait for torch.
 HOMES = {
     **dict.fromkeys(("follow", "resume", "train"), "launch"),
-    **dict.fromkeys(("Start", "start_of"), "fine_tune"),
+    "RunFolder": "folder",
     **dict.fromkeys(("make_session", "pick_device"), "setup"),
     **dict.fromkeys(("STOPPED", "Stopped"), "stop"),
     "Session": "session",
@@ -38,13 +38,12 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "STOPPED",
+    "RunFolder",
     "Session",
-    "Start",
     "Stopped",
     "follow",
     "make_session",
     "pick_device",
     "resume",
-    "start_of",
     "train",
 ]

@@ -7,9 +7,6 @@ be moved or deleted, and a run that is stopped and resumed is the one that was n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,40 +22,10 @@ from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.text.tokenizer import CONTROL
-from glassformer.text.tokenizers import Extension, Tokenizers
+from glassformer.text.tokenizers import Extension
 
 NEW_ROW_NOISE = 0.1
 """How far new rows scatter around the mean they begin at, as a share of the scatter of the old ones."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """The run whose weights and tokenizers another training begins with."""
-
-    run: RunFolder
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe it was trained by."""
-        return self.run.recipe
-
-    @property
-    def tokenizers(self) -> Tokenizers:
-        """What the new run reads with, too."""
-        return self.run.tokenizers
-
-    def weights(self) -> dict[str, Tensor]:
-        """Its final weights, or those of its best checkpoint."""
-        return model_tensors(self.run.load_model())
-
-    def facts(self) -> dict[str, Any]:
-        """What run.json says of it."""
-        return {"path": str(self.run.path.resolve()), "id": self.run.id}
-
-
-def start_of(path: Path) -> Start:
-    """The run in a folder, to begin with."""
-    return Start(RunFolder.open(path))
 
 
 def grown(table: Tensor, parts: Sequence[tuple[int, ...]], draw: torch.Generator) -> Tensor:
@@ -108,12 +75,12 @@ def is_vocabulary(name: str) -> bool:
     return name in (*words, "output_bias", "head.bias")
 
 
-def write_start(draft: RunFolder, start: Start, recipe: Recipe, extension: Extension) -> list[str]:
-    """Leaves in a run what it begins with; what of it is new, in words."""
-    weights, fresh = starting_weights(start.weights(), recipe.model, extension, recipe.train.seed)
-    state = {"step": 0, "run": draft.id, "from": start.facts(), "new_tokens": len(extension.target)}
+def write_start(draft: RunFolder, start: RunFolder, recipe: Recipe, extension: Extension) -> list[str]:
+    """Writes the weights that a run begins with, those of the run `start`, into its folder; what is new in them, in words."""
+    weights, fresh = starting_weights(model_tensors(start.load_model()), recipe.model, extension, recipe.train.seed)
+    state = {"step": 0, "run": draft.id, "from": draft.facts["from"], "new_tokens": len(extension.target)}
     write_checkpoint(draft.start, {"model": weights}, state)
-    notes = [_("beginning with the weights of {path}", start.run.path)]
+    notes = [_("beginning with the weights of {path}", start.path)]
     if extension.target or extension.source:
         notes.append(_("{n_target:,} new tokens in the vocabulary", len(extension.target)))
     if fresh:

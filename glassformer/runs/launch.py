@@ -30,7 +30,7 @@ from glassformer.language import _
 from glassformer.runs import checkpoint, staging
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.facts import Build, check_build
-from glassformer.runs.fine_tune import Start, start_of, write_start
+from glassformer.runs.fine_tune import write_start
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog, PhaseClock, has_record, truncate_log
 from glassformer.runs.overview import changed_sources, data_notes, overview
@@ -98,7 +98,7 @@ def friendly_errors(path: Path, recipe: Recipe, *, anew: bool = False) -> Iterat
         raise
 
 
-def prepared(run: RunFolder, recipe: Recipe, given: Any = None, start: Start | None = None) -> RunFolder:
+def prepared(run: RunFolder, recipe: Recipe, given: Any = None, start: RunFolder | None = None) -> RunFolder:
     """Tokenizers, examples and token files (of the files the recipe names, or of `given`, data in memory), and at the very end
     the line in run.json that says they are there: a run that was stopped before it is prepared again from the start."""
     durable.fault_point("preparing")
@@ -151,7 +151,7 @@ def run_session(session: Session, callbacks: Callbacks) -> RunFolder:
 
 
 def make_run(
-    recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, given: Any, start: Start | None, build: Build
+    recipe: Recipe, out: Path, stop: StopRequest, held: ExitStack, given: Any, start: RunFolder | None, build: Build
 ) -> Session:
     """A prepared run in its place, locked, and a session that is ready for its first step."""
     old = RunFolder(out) if RunFolder.is_run(out) else None
@@ -159,7 +159,8 @@ def make_run(
     if old is not None:
         held.enter_context(old.exclusive_lock())
     made = staging.missing_parents(out)
-    draft = staging.create_draft(out, recipe, {"from": start and start.facts(), "build": build and build.__name__})
+    origin = start and {"path": str(start.path.resolve()), "id": start.id}
+    draft = staging.create_draft(out, recipe, {"from": origin, "build": build and build.__name__})
     held.enter_context(draft.exclusive_lock())
     began = time.perf_counter()
     try:
@@ -199,7 +200,7 @@ def train(
     overwrite: bool = False,
     callbacks: Callbacks = (),
     given: Any = None,
-    start: Start | None = None,
+    start: RunFolder | None = None,
     build: Build = None,
 ) -> RunFolder:
     """Trains from nothing into a new or an empty folder. `overwrite`: a run that is there is replaced, and dropped when the new
@@ -376,11 +377,11 @@ def prepare_again(
         check_changes(changes(run.recipe, wanted), accepted=False)
     start = None
     if (origin := run.facts.get("from")) is not None:
-        start = start_of(Path(str(origin.get("path"))))
-        if start.run.id != origin.get("id"):
+        start = RunFolder.open(str(origin.get("path")))
+        if start.id != origin.get("id"):
             raise UserError(
                 "{start} is not the run that {run} was to begin with; bring that back, or train anew",
-                start.run.path,
+                start.path,
                 run.path,
             )
     return train(wanted or run.recipe, run.path, overwrite=True, callbacks=callbacks, start=start, build=build)

@@ -142,7 +142,7 @@ def test_a_run_is_marked_for_ever(folder: Path) -> None:
     for use in (
         lambda: glassformer.load(run.path),
         lambda: runs.resume(run.path),
-        lambda: runs.start_of(run.path).weights(),
+        lambda: runs.RunFolder.open(run.path).load_model(),
     ):
         with pytest.raises(UserError, match="was trained with build=softmax-twice, and here build=None"):
             use()

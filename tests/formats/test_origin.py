@@ -169,7 +169,7 @@ def tuned(start: Path, out: Path, data: Path, **train: Any) -> RunFolder:
     data.write_text("".join(f"{n} mice ate {n} hats\n" for n in range(60)), encoding="utf-8")
     often = {"steps": 4, "save_every": 4, "validate_every": 4, "validate_examples": 2, "history": False}
     settings = {"train": str(data), "batch_tokens": 120, "format": "text", "val_fraction": 0.25}
-    begin = runs.start_of(start)
+    begin = runs.RunFolder.open(start)
     recipe = fine_tuned(
         begin.recipe, {"data": settings, "train": often | {"learning_rate": 0.01} | train}, name="tuned"
     )

@@ -51,7 +51,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "train.tsv"
 
 
-def recipe_of(start: runs.Start, data: Path, **train: Any) -> Recipe:
+def recipe_of(start: runs.RunFolder, data: Path, **train: Any) -> Recipe:
     often = {"steps": 8, "save_every": 4, "validate_every": 8, "log_every": 1, "validate_examples": 4, "history": False}
     values = {"data": {"train": str(data), "batch_tokens": 200}, "train": often | train}
     return fine_tuned(start.recipe, values, name="tuned")
@@ -92,7 +92,7 @@ def test_resumed_is_never_stopped_without_the_run_it_came_from(
     way: str, base: RunFolder, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(base.path, tmp_path / "base")
-    start = runs.start_of(tmp_path / "base")
+    start = runs.RunFolder.open(tmp_path / "base")
     recipe = recipe_of(start, data, **WAYS[way])
     runs.train(recipe, tmp_path / "whole", start=start)
     wanted = final(tmp_path / "whole")
@@ -119,7 +119,7 @@ def test_resumed_is_never_stopped_without_the_run_it_came_from(
 
 
 def test_it_begins_with_the_weights_of_the_run(base: RunFolder, data: Path, tmp_path: Path) -> None:
-    start = runs.start_of(base.path)
+    start = runs.RunFolder.open(base.path)
     run = runs.train(recipe_of(start, data, steps=1, learning_rate=1e-12, history=True), tmp_path / "run", start=start)
     before, after = final(base.path), final(run.path)
     assert all(torch.allclose(before[n], after[n], atol=1e-9) for n in before)
@@ -131,7 +131,7 @@ def test_it_begins_with_the_weights_of_the_run(base: RunFolder, data: Path, tmp_
 
 
 def test_corrections_alone_learn_and_are_in_the_final_weights(base: RunFolder, data: Path, tmp_path: Path) -> None:
-    start = runs.start_of(base.path)
+    start = runs.RunFolder.open(base.path)
     run = runs.train(recipe_of(start, data, lora_rank=2, learning_rate=0.01), tmp_path / "run", start=start)
     before, after = final(base.path), final(run.path)
     raw = read_checkpoint(run.checkpoints.path(8))[0]["model"]
@@ -156,7 +156,7 @@ def test_corrections_alone_learn_and_are_in_the_final_weights(base: RunFolder, d
 
 def test_an_adapter_goes_out_alone_and_comes_back_as_a_run(base: RunFolder, data: Path, tmp_path: Path) -> None:
     """By the command line; beside other weights, and where more than corrections learned, it is refused."""
-    start = runs.start_of(base.path)
+    start = runs.RunFolder.open(base.path)
     run = runs.train(recipe_of(start, data, lora_rank=2, learning_rate=0.01), tmp_path / "run", start=start)
     assert run_command(["export", str(run.path), "--to", "adapter"]) == 0
     out = tmp_path / "run-adapter"
@@ -196,7 +196,7 @@ def test_an_adapter_goes_out_alone_and_comes_back_as_a_run(base: RunFolder, data
 
 
 def test_what_is_frozen_does_not_move(base: RunFolder, data: Path, tmp_path: Path) -> None:
-    start = runs.start_of(base.path)
+    start = runs.RunFolder.open(base.path)
     patterns = {"freeze": ["encoder.*", "*.norm.*"], "weight_decay": 0.5}
     run = runs.train(recipe_of(start, data, **patterns), tmp_path / "run", start=start)
     before, after = final(base.path), final(run.path)
@@ -268,7 +268,7 @@ def test_old_texts_stay_as_they_were_cut_and_new_ones_are_shorter_or_known(kind:
 def test_new_rows_begin_near_those_they_are_made_of(base: RunFolder, tmp_path: Path) -> None:
     path = tmp_path / "new.tsv"
     path.write_text("".join(f"Ωμέγα {n} eins\tömega {n} one\n" for n in range(60)), encoding="utf-8")
-    start = runs.start_of(base.path)
+    start = runs.RunFolder.open(base.path)
     recipe = fine_tuned(
         start.recipe,
         {"data": {"train": str(path), "extend_vocabulary": 30}, "train": {"steps": 2, "validate_examples": 2}},
@@ -290,7 +290,7 @@ def test_a_masked_model_becomes_a_classifier(tmp_path: Path) -> None:
     base = small_run(tmp_path / "a", "masked", steps=3, save_every=3, validate_every=3)
     (tmp_path / "b").mkdir()
     write_data(tmp_path / "b", "classify", 60)
-    start = runs.start_of(base.path)
+    start = runs.RunFolder.open(base.path)
     values = {
         "data": {"task": "classify", "train": str(tmp_path / "b" / "train.tsv")},
         "train": {"steps": 3, "validate_examples": 4},

@@ -66,13 +66,7 @@ def test_each_parameter_has_one_optimizer_and_the_stated_decay(
 ) -> None:
     """Broken variants: decay on norms and biases; Muon on a table; a parameter with two optimizers, or none."""
     model = build_model(MODELS[name])
-    config = TrainConfig(
-        optimizer=optimizer,
-        weight_decay=0.1,
-        decay_embeddings=decay_embeddings,
-        learning_rate=2e-3,
-        schedule="constant",
-    )
+    config = TrainConfig(optimizer=optimizer, weight_decay=0.1, decay_embeddings=decay_embeddings, learning_rate=2e-3)
     names = {id(p): n for n, p in model.named_parameters()}
     seen: dict[str, tuple[str, float, float]] = {}
     for each in make_optimizers(model, config):

@@ -54,14 +54,14 @@ def main() -> None:
     from glassformer.errors import UserError
     from glassformer.evaluation.metrics import bleu_tokenize
     from glassformer.runs.folder import RunFolder
-    from glassformer.serve.learning import Baseline, Replay, check_plausible, is_right, learn
+    from glassformer.serve.learning import Baseline, check_plausible, is_right, learn
     from glassformer.tasks import TextModel, translate
 
     run = RunFolder.open(options.run)
     examples = list(run_examples(run.recipe.data, options.split, run.path / "data"))
     examples = examples[options.skip : options.skip + options.most]
     base = load(options.run, device=options.device)
-    baseline = Baseline(base, Replay.of(run))
+    baseline = Baseline(base, run)
 
     def answers(model: TextModel, texts: list[str]) -> list[str]:
         return [found[0].text for found in translate(model, texts)]

@@ -1,16 +1,15 @@
 """A server that existing clients can talk to: LibreTranslate's dialect and OpenAI's, over the one driver of decoding.
 
-limits.py        how much of anything is taken
-api_errors.py    an answer that is an error, in either dialect
-jobs.py          what one request asks of a model, row by row (translation.py, completion.py)
-fair_queue.py    whose row is next
+requests.py      how much of anything is taken, what a request says, and the error for one that is not answered
+routes.py        routes with their schemas, and what they answer
+jobs.py          what one request asks of a model, row by row (translation.py, completion.py), and whose row is next
 worker.py        the one thread that owns a model and its drivers
-worker_group.py  the same on several devices
-models.py        several runs: loaded on first use, unloaded under a limit, replaced by newer weights
-service.py       from a request to a job, and its answer back
-children.py      a program in a process of its own, for what strangers send (translated_files.py)
+served_run.py    a run under its name, with a worker on each device, and its languages
+models.py        several runs: loaded on first use, unloaded under a limit, replaced by newer weights; a job's way and back
+corrections.py   corrections of a run on the disk, and who learns them (learning.py)
 auth.py          hosts, origins and keys
-middleware.py    who may ask, of what size and in what time, and the count of what became of each request (metrics.py)
-libretranslate.py, openai.py, pages.py     the dialects and the page
-app.py, connections.py, lifecycle.py       all of it together, from start to SIGTERM
+middleware.py    who may ask, of what size and in what time, and the count of what became of each request
+libretranslate.py, openai.py, translations.py     the dialects
+pages.py, training.py                             the live page
+server.py, command.py                             all of it together, from start to SIGTERM
 """

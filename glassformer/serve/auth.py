@@ -1,7 +1,7 @@
 """Who may ask: host names (against DNS rebinding), pages of other origins, and the key, wherever a client puts it.
 
-Starlette's TrustedHostMiddleware and CORSMiddleware answer in plain text, know no addresses, and let a page of another site have
-its request computed; clients of both dialects read JSON, and such a request is refused here before it costs anything.
+Starlette's TrustedHostMiddleware and CORSMiddleware answer in plain text, know no addresses, and let a page of another site
+have its request computed; clients of both dialects read JSON, and such a request is refused here before it costs anything.
 """
 
 from __future__ import annotations
@@ -9,23 +9,71 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from glassformer.serve.api_errors import APIError
-from glassformer.serve.fields import from_pairs
+from glassformer.errors import UserError
+from glassformer.files import structured
+from glassformer.serve.requests import APIError, from_pairs
 
 OWNER = "owner"
 """The name of whoever holds the only key, or asks where none is needed."""
 HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{0,5}))?", re.IGNORECASE)
+SHORTEST_KEY = 16
+LARGEST_KEYS = 1 << 20  # bytes of a file of keys
+KEY_NAME = "GLASSFORMER_API_KEY"
+
+
+def is_loopback(host: str) -> bool:
+    """Can only this machine reach it?"""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def keys_from(file: Path | None, host: str) -> dict[str, str]:
+    """The API keys, with the names of their holders; without any a server is for its own machine alone. The first line of the
+    file is the owner's; another one is a key if a tab and the name of whoever holds it stand behind it."""
+    lines = [os.environ.get(KEY_NAME, "")]
+    if file is not None:
+        try:
+            lines = structured.read_regular(file, LARGEST_KEYS).decode("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(
+                "the key cannot be read from {file}: {value}", file, getattr(error, "strerror", "it is not text")
+            ) from None
+    keys: dict[str, str] = {}
+    for number, line in enumerate(lines):
+        key, _unused, name = (" ".join(part.split()) for part in line.partition("\t"))
+        if key and (name or not number):
+            keys[key] = name or OWNER
+    if not keys:
+        if file is not None:
+            raise UserError("{file} holds no key; its first line is the key", file)
+        if not is_loopback(host):
+            raise UserError(
+                "on {host} anyone who can reach this machine could ask, so an API key is needed: give --key-file, or set "
+                "{key_name}",
+                host,
+                KEY_NAME,
+            )
+    if (shortest := min(map(len, keys), default=SHORTEST_KEY)) < SHORTEST_KEY:
+        raise UserError("the API key has {n_key} characters and should have at least {shortest_key}; make one with "
+"`python -c 'import secrets; print(secrets.token_urlsafe())'`", shortest, SHORTEST_KEY)  # fmt: skip
+    if len(set(keys.values())) < len(keys):
+        raise UserError("two keys of {file} have the same name; name their holders apart", file)
+    return keys
 
 
 class Auth:
-    """The hosts this server is known by, the keys, and the origins whose pages may ask. `key`: one, or several with the names of
-    those who hold them, the owner's first."""
+    """The hosts this server is known by, the keys, and the origins whose pages may ask. `key`: one, or several with the names
+    of those who hold them, the owner's first."""
 
     def __init__(
         self, key: str | Mapping[str, str] | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
@@ -55,31 +103,29 @@ class Auth:
             return None
         if origin in self.origins:
             return origin
-        try:
-            is_same = urlsplit(origin).netloc.lower() == host.lower()
-        except ValueError:  # http://[
-            is_same = False
-        if not is_same:
-            raise APIError(403, "pages of other sites may not ask this server; see --allow-origin")
-        return None
+        with suppress(ValueError):  # http://[
+            if urlsplit(origin).netloc.lower() == host.lower():
+                return None
+        raise APIError(403, "pages of other sites may not ask this server; see --allow-origin")
 
     def holder_of(self, given: Any) -> str | None:
-        """Whose key it is, if it is one. In a time that tells nothing of it."""
+        """The holder of the key, or None; constant-time comparison."""
         if not isinstance(given, str):
             return None
         digest = hashlib.sha256(given.encode()).digest()
-        return next(iter([name for key, name in self.keys.items() if hmac.compare_digest(digest, key)]), None)
+        holders = [name for key, name in self.keys.items() if hmac.compare_digest(digest, key)]  # every key is compared
+        return holders[0] if holders else None
 
     def holder(self, headers: Mapping[bytes, bytes], query: bytes) -> str | None:
-        """Whose key is in a header as OpenAI's clients send it, or in the query; it may still be among the body's fields. Where
-        no key is needed everyone is the owner, on the machine itself."""
+        """Whose key is in a header as OpenAI's clients send it, or in the query; it may still be among the body's fields.
+        Where no key is needed everyone is the owner, on the machine itself."""
         if not self.keys:
             return OWNER
         bearer = headers.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer ").strip()
         candidates: list[Any] = [bearer, headers.get(b"x-api-key", b"").decode("latin-1")]
         with suppress(APIError):
-            candidates.append(from_pairs(query.decode("latin-1")).get("api_key"))
-        return next((name for one in candidates if (name := self.holder_of(one)) is not None), None)
+            candidates.append(from_pairs(query).get("api_key"))
+        return next(filter(None, map(self.holder_of, candidates)), None)
 
     def is_owner(self, name: str) -> bool:
         """Is this the holder of the first key, or of the only one?"""

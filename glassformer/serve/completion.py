@@ -17,8 +17,8 @@ from glassformer.decode import Hypothesis, Request, TokenConstraints
 from glassformer.decode.streaming import Streamer
 from glassformer.nn.modes import eval_mode
 from glassformer.nn.rows import Rows
-from glassformer.serve.api_errors import bad_request
 from glassformer.serve.jobs import QueuedText, ServerJob, shared_settings
+from glassformer.serve.requests import bad_request
 from glassformer.tasks import TextModel, decode_settings
 from glassformer.tasks.generate import prompt_ids
 from glassformer.text.tokenizer import BOS, CONTROL, Tokenizer
@@ -70,15 +70,16 @@ class Completed:
     choices: list[Choice]
 
 
-Scored = list[tuple[float, dict[str, float]]]  # of each token of a row but the first
-
-
 @torch.no_grad()
-def score_row(model: TextModel, row: Sequence[int], top: int) -> Scored:
-    """For every token of a row after the first: its log-probability, and the `top` likeliest tokens in its place, itself among
-    them. So many logits at a time that a long row does not fill the memory."""
+def score_row(
+    model: TextModel, row: Sequence[int], top: int
+) -> tuple[list[float | None], list[dict[str, float] | None]]:
+    """For every token of a row its log-probability, and the `top` likeliest tokens in its place, itself among them; None for the
+    first. So many logits at a time that a long row does not fill the memory."""
     net: Any = model._model
-    pieces, scores = model.tokenizers.target.pieces, []
+    pieces = model.tokenizers.target.pieces
+    scores: list[float | None] = [None]
+    tables: list[dict[str, float] | None] = [None]
     with eval_mode(net):
         hidden = net.hidden(Rows.from_lists([list(row[:-1]) or [0]]).to(model.device))
         for start in range(0, len(row) - 1, AT_ONCE):
@@ -87,8 +88,9 @@ def score_row(model: TextModel, row: Sequence[int], top: int) -> Scored:
             values = at.gather(1, torch.tensor(labels, device=at.device)[:, None]).squeeze(1).tolist()
             best = at.topk(min(top, at.size(1)), dim=-1)
             for value, label, chances, ids in zip(values, pieces(labels), best.values.tolist(), best.indices.tolist()):
-                scores.append((value, dict(zip(pieces(ids), chances)) | {label: value}))
-    return scores
+                scores.append(value)
+                tables.append(dict(zip(pieces(ids), chances)) | {label: value})
+    return scores, tables
 
 
 def starts_of(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
@@ -203,8 +205,8 @@ class CompletionJob(ServerJob):
         return Choice(text, "length" if h.ended == "length" else "stop", len(h.ids), scores)
 
     def scored(self, model: TextModel, place: int, prompt_text: str, h: Hypothesis) -> TokenLogprobs:
-        """What OpenAI calls logprobs: of what stands in the text, so nothing behind a stop string, nor the token that stands for
-        an empty prompt. Offsets are counted from the beginning of the prompt, shown or not."""
+        """What OpenAI calls logprobs: of what stands in the text, so nothing behind a stop string, nor the token that stands
+        for an empty prompt. Offsets are counted from the beginning of the prompt, shown or not."""
         target, prompt, ids = model.tokenizers.target, self.prompts[place], self.ids[place]
         starts = starts_of(target, h.ids)
         if h.ended == "stop":
@@ -224,10 +226,8 @@ class CompletionJob(ServerJob):
         else:
             before = starts_of(target, ids)
         first = (0 if prompt else 1) if self.options.echo else len(ids)
-        known: list[tuple[float | None, dict[str, float] | None]] = [(None, None)]
-        known += score_row(model, row, self.options.logprobs or 0)
-        values, tables = [k[0] for k in known[first:]], [k[1] for k in known[first:]]
-        offsets = [*before, *(len(prompt_text) + start for start in starts)][first:]
-        return TokenLogprobs(
-            target.pieces(row[first:]), values, tables if self.options.logprobs else [None] * len(values), offsets
-        )
+        scores, tables = score_row(model, row, self.options.logprobs or 0)
+        if not self.options.logprobs:
+            tables = [None] * len(row)
+        offsets = [*before, *(len(prompt_text) + start for start in starts)]
+        return TokenLogprobs(target.pieces(row[first:]), scores[first:], tables[first:], offsets[first:])

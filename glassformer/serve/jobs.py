@@ -1,8 +1,8 @@
-"""What one request asks of a model: rows to be decoded, and what is made of them.
+"""What one request asks of a model: rows to be decoded, and what is made of them; and whose row is next.
 
 A job is made on the event loop and handed to a worker, whose thread calls `rows`, `take`, `written` and `result`; the loop
-waits for `reply`, reads `events` where it streams, and may `cancel` at any time. `rows` and `result` are generators: between any
-two of their items the worker turns to others, and looks whether anybody still waits for this one.
+waits for `reply`, reads `events` where it streams, and may `cancel` at any time. `rows` and `result` are generators: between
+any two of their items the worker turns to others, and looks whether anybody still waits for this one.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ import asyncio
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from heapq import heappop, heappush
+from typing import Any, Generic, TypeVar
 
 from glassformer.config import DecodeConfig
 from glassformer.decode import Hypothesis, Request
-from glassformer.serve.api_errors import APIError
+from glassformer.serve.requests import APIError
 from glassformer.tasks import TextModel
 
+Row = TypeVar("Row")
 numbers = itertools.count()
 
 
@@ -35,7 +38,7 @@ class QueuedText:
     trace: bool = False
     group: int = 0  # rows that failed together are tried again in smaller groups
     number: int = -1  # by which its driver knows it
-    seen: int = 0  # tokens of its first sample that have been told
+    streamed_tokens: int = 0  # of its first sample
 
     @property
     def key(self) -> tuple[DecodeConfig, bool, int]:
@@ -45,14 +48,14 @@ class QueuedText:
 
 @lru_cache(256)  # to check settings takes longer than to make a row
 def shared_settings(settings: DecodeConfig) -> DecodeConfig:
-    """The settings without the limits and the seed, which stand in each request, so that askers who differ in those share a
+    """The settings without the limits and the seed, which stand in each request, so that clients who differ in those share a
     driver."""
     return replace(settings, seed=1, max_new_tokens=None, min_new_tokens=0)
 
 
 class LoopCalls:
-    """Calls for an event loop from another thread, in order. The loop is woken once for all that have come by the time it looks:
-    to wake it is a system call, for which the other thread lets go of Python's lock."""
+    """Calls for an event loop from another thread, in order. The loop is woken once for all that have come by the time it
+    looks: to wake it is a system call, for which the other thread lets go of Python's lock."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -80,7 +83,7 @@ class ServerJob:
     """The base of all jobs: how an answer finds its way back to the event loop."""
 
     streams = False
-    alone = False  # decoded in a driver of its own, which is not kept
+    exclusive = False  # decoded in a driver of its own, which is not kept
 
     def __init__(self) -> None:
         self.id = next(numbers)
@@ -90,10 +93,10 @@ class ServerJob:
         self.events: asyncio.Queue[Any] = asyncio.Queue()
         self.cancelled = False  # nobody waits any more
         self.unknown: list[list[str]] = []  # of each text, the words or characters that are not in the vocabulary
-        self.left = 1  # rows that are still being decoded, and one while rows are being made
+        self.pending_rows = 1  # rows that are still being decoded, and one while rows are being made
 
     def rows(self, model: TextModel) -> Iterator[QueuedText]:
-        """What is to be decoded. Mistakes of the asker are raised here."""
+        """What is to be decoded. Mistakes of the client are raised here."""
         yield from ()
 
     def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
@@ -111,7 +114,7 @@ class ServerJob:
         self.reply.cancel()  # it may be already: a task that is cancelled cancels what it awaits
         self.cancelled = self.reply.cancelled()
 
-    def check_wanted(self) -> None:
+    def check_awaited(self) -> None:
         """Ends work, by an error, that nobody waits for any more; for a function to call where it cannot yield."""
         if self.cancelled:
             raise APIError(499, "whoever asked has gone")
@@ -145,8 +148,8 @@ class ServerJob:
 
 
 class FunctionJob(ServerJob):
-    """A job without rows: a function of the model, in the model's thread. A long one is a generator, which returns the answer: at
-    each yield others have their turn, and what nobody waits for any more ends."""
+    """A job without rows: a function of the model, in the model's thread. A long one is a generator, which returns the answer:
+    at each yield others have their turn, and what nobody waits for any more ends."""
 
     def __init__(self, function: Any) -> None:
         super().__init__()
@@ -155,5 +158,77 @@ class FunctionJob(ServerJob):
     def result(self, model: TextModel) -> Generator[None, None, Any]:
         """What the function returns for this model."""
         yield from ()
-        found = self.function(model)
-        return (yield from found) if isinstance(found, Generator) else found
+        value = self.function(model)
+        return (yield from value) if isinstance(value, Generator) else value
+
+
+class FairQueue(Generic[Row]):
+    """Rows waiting, by client; each has a key, and only rows of some keys may fit. Everyone's share is the same, whether they
+    ask for one row or for a thousand.
+
+    Start-time fair queueing (Goyal, Vin and Cheng 1996): each client has a clock that a row moves on by its cost, and the row
+    whose client's clock is earliest is next. Who comes new begins at the present, so nobody saves up turns.
+
+    >>> queue = FairQueue[str]()
+    >>> for row in ("a1", "a2", "a3"): queue.add("a", row, 1)
+    >>> queue.add("b", "b1", 1)
+    >>> [queue.take() for _ in range(4)]
+    ['a1', 'b1', 'a2', 'a3']
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[Hashable, deque[tuple[Row, int, Hashable]]] = {}
+        self.clocks: dict[Hashable, float] = {}
+        # By the key of their first row, the clients by their clocks. One who has left, or whose clock has moved on since, is
+        # passed over.
+        self.heaps: dict[Hashable, list[tuple[float, int, Hashable]]] = {}
+        self.numbers = itertools.count()
+        self.now = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    def add(self, client: Hashable, row: Row, cost: int, key: Hashable = None) -> None:
+        """One row more for this client."""
+        rows = self.rows.setdefault(client, deque())
+        rows.append((row, cost, key))
+        if len(rows) == 1:
+            self.clocks[client] = self.now
+            self.line_up(client)
+
+    def line_up(self, client: Hashable) -> None:
+        """The client's first row waits among those of its key."""
+        heap = self.heaps.setdefault(self.rows[client][0][2], [])
+        heappush(heap, (self.clocks[client], next(self.numbers), client))
+
+    def first(self, key: Hashable) -> tuple[float, int, Hashable] | None:
+        """Whose row of this key is next, with the clock and the order of coming."""
+        heap = self.heaps[key]
+        while heap:
+            clock, _, client = heap[0]
+            if client in self.rows and self.clocks[client] == clock and self.rows[client][0][2] == key:
+                return heap[0]
+            heappop(heap)
+        del self.heaps[key]
+        return None
+
+    def take(self, fits: Callable[[Hashable], bool] = lambda _: True) -> Row | None:
+        """The next row among the clients' first ones whose key fits; None where there is none."""
+        firsts = [first for key in list(self.heaps) if fits(key) and (first := self.first(key)) is not None]
+        if not firsts:
+            return None
+        clock, _, client = min(firsts)
+        row, cost, key = self.rows[client].popleft()
+        heappop(self.heaps[key])
+        self.now = max(self.now, clock)
+        self.clocks[client] += cost
+        if self.rows[client]:
+            self.line_up(client)
+        else:
+            self.drop(client)
+        return row
+
+    def drop(self, client: Hashable) -> None:
+        """Remove everything this client has queued."""
+        self.rows.pop(client, None)
+        self.clocks.pop(client, None)

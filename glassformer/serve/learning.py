@@ -13,7 +13,6 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -50,45 +49,14 @@ STRANGE, OTHERS = (1.0, 32)
 SHORT, LONG = 0.25, 4.0  # beyond the shortest and the longest target for its source among the run's pairs
 
 
-def check_keeps_examples(run: RunFolder) -> None:
-    """Refuses a run without examples to replay: it could only learn by forgetting."""
-    if "train" not in stored_splits(run.path / "data"):
-        raise UserError("{path} keeps no examples to replay, so it cannot learn corrections", run.path)
-
-
-@dataclass(frozen=True)
-class Replay:
-    """Pairs of a run's own data: some to replay, and some that it was not trained on."""
-
-    pool: list[Pair]
-    held_out: list[Pair]
-    pieces: list[frozenset[str]]  # of each source of the pool
-    ratios: tuple[float, float]  # the least and the largest of characters, target to source
-
-    @staticmethod
-    def of(run: RunFolder) -> Replay:
-        """Some of the pairs that the run keeps."""
-        data, folder = run.recipe.data, run.path / "data"
-        splits = stored_splits(folder)
-        draw = random.Random(0)
-        read = list(itertools.islice(run_examples(data, "train", folder), READ))
-        pool = draw.sample(read, min(POOL, len(read)))
-        held_out = (
-            list(itertools.islice(run_examples(data, "val", folder), HELD_OUT)) if "val" in splits else pool[:HELD_OUT]
-        )
-        ratios = [(len(target) + 1) / (len(source) + 1) for source, target in pool]
-        return Replay(pool, held_out, [pieces(source) for source, _ in pool], (min(ratios), max(ratios)))
-
-    def near(self, source: str, count: int) -> list[Pair]:
-        """The pairs whose sources share most with this one: by Jaccard's index of their words, or of their letters in pairs."""
-        own = pieces(source)
-        shared = [-len(own & its) / len(own | its) for its in self.pieces]
-        return [self.pool[n] for n in sorted(range(len(shared)), key=shared.__getitem__)[:count]]
-
-
 def pieces(text: str) -> frozenset[str]:
     """The words of a text and its neighbouring letters."""
     return frozenset(text.lower().split()) | {text[i : i + 2] for i in range(len(text) - 1)} | {""}
+
+
+def length_ratio(pair: Pair) -> float:
+    """How many times as long as its source a target is, in characters."""
+    return (len(pair[1]) + 1) / (len(pair[0]) + 1)
 
 
 def batch_of(model: TextModel, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Any:
@@ -117,37 +85,50 @@ def log_probabilities(net: Any, batch: Any) -> Tensor:
 
 
 def token_losses(model: TextModel, pairs: Sequence[Pair]) -> list[tuple[float, int]]:
-    """Of each pair that the model can read its loss in nats, and how many tokens it has."""
-    return [(-one.log_probability, one.tokens) for one in score(model, pairs) if one is not None]
+    """The loss in nats of each pair that the model can read, and how many tokens it has."""
+    return [(-pair.log_probability, pair.tokens) for pair in score(model, pairs) if pair is not None]
 
 
-def mean_loss(model: TextModel, pairs: Sequence[Pair]) -> float:
+def mean_loss(losses: Sequence[tuple[float, int]]) -> float:
     """Nats a token."""
-    losses = token_losses(model, pairs)
     return sum(loss for loss, _ in losses) / max(1, sum(tokens for _, tokens in losses))
 
 
 class Baseline:
-    """What a model that learns is held to: the run's own weights, and its data."""
+    """What a model that learns is held to: the run's own weights, and pairs of its data, some to replay (`pool`) and some that
+    it was not trained on (`held_out`)."""
 
-    def __init__(self, model: TextModel, replay: Replay) -> None:
-        self.model, self.replay = model, replay
-        losses = token_losses(model, replay.held_out)
-        mean = sum(loss for loss, _ in losses) / max(1, sum(tokens for _, tokens in losses))
-        worst = max((loss / tokens for loss, tokens in losses), default=0.0)
+    def __init__(self, model: TextModel, run: RunFolder) -> None:
+        data, folder = run.recipe.data, run.path / "data"
+        rows = list(itertools.islice(run_examples(data, "train", folder), READ))
+        self.model = model
+        self.pool: list[Pair] = random.Random(0).sample(rows, min(POOL, len(rows)))
+        self.held_out: list[Pair] = self.pool[:HELD_OUT]
+        if "val" in stored_splits(folder):
+            self.held_out = list(itertools.islice(run_examples(data, "val", folder), HELD_OUT))
+        self.pieces = [pieces(source) for source, _ in self.pool]
+        ratios = [length_ratio(pair) for pair in self.pool]
+        self.ratios = min(ratios) * SHORT, max(ratios) * LONG
+        losses = token_losses(model, self.held_out)
+        mean, worst = mean_loss(losses), max((loss / tokens for loss, tokens in losses), default=0.0)
         self.most_loss = mean + max(mean * WORSE[0], WORSE[1])  # of the held-out pairs together, a token
         # Of one correction, a token, before it is learned.
         self.most_strange = max(worst + STRANGE, math.log(model._model.config.vocab_size))
+
+    def near(self, source: str, count: int) -> list[Pair]:
+        """The pairs whose sources share most with this one: by Jaccard's index of their words, or of their letters in pairs."""
+        own = pieces(source)
+        shared = [-len(own & others) / len(own | others) for others in self.pieces]
+        return [self.pool[n] for n in sorted(range(len(shared)), key=shared.__getitem__)[:count]]
 
 
 def check_plausible(pair: Pair, baseline: Baseline) -> None:
     """Refuses what is no translation: by its length beside its source, by signs that the model cannot write, and by likelihood,
     which must not be far below that of every held-out pair, nor below that of the same words after many another source. The
     run's own weights are asked, so that what was learned before refuses nothing and lets nothing in."""
-    source, target = pair
-    model, replay = baseline.model, baseline.replay
-    ratio = (len(target) + 1) / (len(source) + 1)
-    if not replay.ratios[0] * SHORT <= ratio <= replay.ratios[1] * LONG:
+    target = pair[1]
+    model, (shortest, longest) = baseline.model, baseline.ratios
+    if not shortest <= length_ratio(pair) <= longest:
         raise UserError(
             "the correction is much longer or shorter than any translation of such a text that this model has seen"
         )
@@ -158,8 +139,8 @@ def check_plausible(pair: Pair, baseline: Baseline) -> None:
         raise UserError(
             "the text or its correction is longer than this model reads at once; correct it sentence by sentence"
         )
-    elsewhere = sorted(token_losses(model, [(other, target) for other, _ in replay.held_out[:OTHERS]]))
-    (loss, tokens) = own[0]
+    elsewhere = sorted(token_losses(model, [(other, target) for other, _ in baseline.held_out[:OTHERS]]))
+    loss, tokens = own[0]
     if loss / tokens > baseline.most_strange or (elsewhere and loss > elsewhere[len(elsewhere) // 8][0]):
         raise UserError("the correction looks like no translation of the text: this model finds it too unlikely")
 
@@ -197,7 +178,7 @@ class Learning:
     """The training of one update of a model, held to the baseline."""
 
     def __init__(self, model: TextModel, baseline: Baseline, pair: Pair, earlier: Sequence[Pair]) -> None:
-        self.model, self.base, self.pool = model, baseline.model._model, baseline.replay.pool
+        self.model, self.base, self.pool = model, baseline.model._model, baseline.pool
         self.earlier, self.draw = list(earlier), random.Random(0)
         self.net = copy.deepcopy(model._model).eval().requires_grad_(False)
         add_lora(self.net, RANK, ALPHA, TARGETS)
@@ -210,7 +191,7 @@ class Learning:
         learned = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(learned, lr=RATE, weight_decay=0.0)
         self.own = encoded(model, [pair])[0]
-        self.near = encoded(model, baseline.replay.near(pair[0], 4 * NEAR))
+        self.near = encoded(model, baseline.near(pair[0], 4 * NEAR))
 
     def step(self) -> float:
         """One step; how much likelier each token of the correction was before it than any other in its place, at the least."""
@@ -267,7 +248,7 @@ def learn(
         if (
             not lost
             and is_right(corrected, pair)
-            and mean_loss(corrected, baseline.replay.held_out) <= baseline.most_loss
+            and mean_loss(token_losses(corrected, baseline.held_out)) <= baseline.most_loss
         ):
             return adapter, corrected
     return None

@@ -1,7 +1,7 @@
 """Before every route: is the request for this server, from someone who may ask, of a size that is taken, and in time?
 
-A plain ASGI layer around Starlette's router. It reads the body whole (bounded in bytes and seconds), stops the work on a request
-whose client goes away, sets the headers that keep a browser safe, counts what became of each request (metrics.py), and is the one
+A plain ASGI layer around Starlette's router. It reads the body whole (bounded in bytes and seconds), stops the work on a
+request whose client goes away, sets the headers that keep a browser safe, counts what became of each request, and is the one
 place where an exception becomes a response of the right dialect. Every path is closed without the key unless it is in OPEN.
 """
 
@@ -11,27 +11,24 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
-from glassformer.serve.api_errors import APIError, as_api_error
 from glassformer.serve.auth import Auth
-from glassformer.serve.fields import read_fields
-from glassformer.serve.limits import Limits
-from glassformer.serve.metrics import Metrics, Outcome
-from glassformer.serve.models import Models
-from glassformer.serve.responses import EVENTS, error_response, event_of
+from glassformer.serve.models import Models, check_room
+from glassformer.serve.requests import APIError, as_api_error, read_fields
+from glassformer.serve.routes import EVENTS, error_response, event_of
 from glassformer.serve.worker import log_name
 
-OPEN = {
-    *("/", "/open", "/page/{name}", "/tour/{name}", "/docs", "/openapi.json"),
-    *("/health", "/livez", "/readyz", "/frontend/settings"),
-}
+Outcome = Literal["completed", "rejected", "cancelled", "failed"]
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+PROBES = {"/health", "/livez", "/readyz"}
+OPEN = PROBES | {"/", "/open", "/page/{name}", "/tour/{name}", "/docs", "/openapi.json", "/frontend/settings"}
 # These ask a model.
 DECODED = {"/translate", "/translate_file", "/v1/completions", "/v1/chat/completions", "/v1/translations"}
 UNCOUNTED = {"/metrics", "/open/runs"}  # asked again and again
@@ -60,20 +57,62 @@ def is_open(path: str) -> bool:
     return path in OPEN or f"{path.rpartition('/')[0]}/{{name}}" in OPEN
 
 
+class Metrics:
+    """Counters of one server, in a registry of their own: every request is received once and ends once, as completed,
+    rejected, cancelled or failed.
+
+        received = completed + rejected + cancelled + failed + in flight        at every moment, exactly
+
+    Labels are routes and outcomes; no text, key or address is ever among them. All of it is counted on the event loop."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+        def metric(metric_type: Any, name: str, meaning: str, *labels: str, **options: Any) -> Any:
+            return metric_type(f"glassformer_{name}", meaning, labels, registry=self.registry, **options)
+
+        self.received = metric(Counter, "requests_received", "Requests that came.", "route")
+        self.ended = {
+            outcome: metric(Counter, f"requests_{outcome}", f"Requests that were {outcome}.", "route")
+            for outcome in ("completed", "rejected", "cancelled", "failed")
+        }
+        self.in_flight = metric(Gauge, "requests_in_flight", "Requests being answered.")
+        self.statuses = metric(Counter, "responses", "Responses by status.", "status")
+        meaning = "From the request to the end of its answer."
+        self.seconds = metric(Histogram, "request_seconds", meaning, "route", buckets=SECONDS)
+        self.held = metric(Gauge, "model_held", "Requests a model holds.", "model")
+        self.steps = metric(Gauge, "model_steps", "Decoding steps since it was loaded.", "model")
+        self.loaded = metric(Gauge, "model_loaded", "Whether the model is in memory.", "model")
+
+    def begin(self, route: str) -> None:
+        """Counts a request that has come to this route."""
+        self.received.labels(route).inc()
+        self.in_flight.inc()
+
+    def end(self, route: str, outcome: Outcome, status: int | None, seconds: float) -> None:
+        """Counts how the request ended, with its HTTP status, and how long it took."""
+        self.ended[outcome].labels(route).inc()
+        self.in_flight.dec()
+        self.seconds.labels(route).observe(seconds)
+        if status is not None:
+            self.statuses.labels(str(status)).inc()
+
+    def text(self, models: Models) -> bytes:
+        """All counters, and the load of each run, in the text format of Prometheus."""
+        for name, run in models.runs.items():
+            self.loaded.labels(name).set(bool(run.workers))
+            self.held.labels(name).set(run.held)
+            self.steps.labels(name).set(sum(worker.steps for worker in run.workers))
+        return generate_latest(self.registry)
+
+
 class Middleware:
     """The ASGI application around the router."""
 
     def __init__(
-        self,
-        router: Router,
-        *,
-        auth: Auth,
-        limits: Limits,
-        metrics: Metrics,
-        models: Models,
-        report: Callable[[str], None] = lambda _: None,
+        self, router: Router, auth: Auth, metrics: Metrics, models: Models, report: Callable[[str], None]
     ) -> None:
-        self.router, self.auth, self.limits, self.metrics = router, auth, limits, metrics
+        self.router, self.auth, self.limits, self.metrics = router, auth, models.limits, metrics
         self.models, self.report = models, report
         self.exchanges: set[Exchange] = set()  # in flight
         self.overloads = 0  # requests that were told to come again, and are not yet in the log
@@ -113,23 +152,18 @@ class Middleware:
             self.metrics.end(route, outcome, exchange.status, seconds)
             if exchange.status == 429:
                 self.overloads += 1
-            else:
+            elif not exchange.for_probes:
                 self.report(f"{scope['method'][:8]} {route} {exchange.status or '-'} {outcome} {seconds * 1000:.0f} ms")
+
+    async def only_probes(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The application on a connection beyond the limit: a server under siege still says that it lives."""
+        await self({**scope, "for_probes": True}, receive, send)
 
     def end(self) -> None:
         """Tell whoever still waits that there will be no answer."""
         self.ending = True
         for exchange in self.exchanges:
             exchange.stop(APIError(503, "this server is shutting down and could not finish; ask again", retry=5))
-
-    def reject(self, path: str, route: str, error: APIError) -> bytes:
-        """The whole response to a request that is refused by its first bytes."""
-        self.metrics.begin(route)
-        self.metrics.end(route, "rejected", error.status, 0.0)
-        response = error_response(error, path)
-        first = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}".encode()
-        lines = [first, *(name + b": " + value for name, value in [*response.raw_headers, *SAFE])]
-        return b"\r\n".join([*lines, b"", bytes(response.body)])
 
     def report_overloads(self) -> None:
         """Those who found no room, in one line: a log that grows with every one of them would cost what refusing saves."""
@@ -144,14 +178,13 @@ class Exchange:
     def __init__(self, middleware: Middleware, scope: Scope, receive: Receive, send: Send) -> None:
         self.middleware, self.scope, self.receive, self.send = middleware, scope, receive, send
         self.route = middleware.route_of(scope)
-        self.task = asyncio.current_task()
+        self.for_probes = "for_probes" in scope
+        self.task: Any = asyncio.current_task()
         self.status: int | None = None
         self.streams = self.over = False
         self.stopped: Exception | None = None  # why, where it was stopped from outside, or has failed
         self.origin: str | None = None
-        self.headers: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
-            self.headers.setdefault(name, value)
+        self.headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))  # of one that comes twice, the first
         scope["app"] = middleware.router  # with it the router raises 404 and 405, and without answers in plain text
 
     async def answer(self) -> Outcome:
@@ -165,8 +198,7 @@ class Exchange:
         except asyncio.CancelledError:
             if self.stopped is None:
                 raise
-            if self.task is not None:
-                self.task.uncancel()
+            self.task.uncancel()
         except Exception as error:
             self.stopped = self.stopped or error
         finally:
@@ -185,7 +217,7 @@ class Exchange:
 
     def stop(self, reason: Exception) -> None:
         """Cancel the work on this request, unless its response is over."""
-        if self.stopped is None and not self.over and self.task is not None:
+        if self.stopped is None and not self.over:
             self.stopped = reason
             self.task.cancel()
 
@@ -201,12 +233,14 @@ class Exchange:
 
     async def accept(self) -> None:
         """Every check that comes before the route."""
-        auth, models = self.middleware.auth, self.middleware.models
+        if self.for_probes and self.route not in PROBES:
+            raise APIError(503, "all connections that this server takes are in use; come again", retry=1)
+        auth, runs = self.middleware.auth, [*self.middleware.models.runs.values()]
         self.origin = auth.check_origin(self.headers, auth.check_host(self.headers))
         holder = auth.holder(self.headers, self.scope["query_string"])
         decodes = self.route in DECODED and self.scope["method"] == "POST"
         if decodes and holder is not None:
-            models.check_room()  # before anything that costs: under overload most requests end here
+            check_room(runs)  # before anything that costs: under overload most requests end here
         self.body = await self.read_body()
         if holder is None and not (is_open(self.scope["path"]) or self.is_preflight()):
             fields: dict[str, Any] = {}
@@ -215,7 +249,7 @@ class Exchange:
             holder = auth.check_fields(fields, self.scope["path"])
         self.scope["key_holder"] = holder
         if decodes:
-            models.check_room()
+            check_room(runs)
 
     async def read_body(self) -> bytes:
         """The body, if it is not too large and comes in time."""
@@ -237,7 +271,7 @@ class Exchange:
         return bytes(body)
 
     def replay(self) -> Receive:
-        """What the application receives, now that the body has been read: that, and nothing after it."""
+        """An ASGI `receive` that replays the body already read."""
         messages = iter([{"type": "http.request", "body": self.body}])
 
         async def receive() -> Message:
@@ -268,7 +302,7 @@ class Exchange:
             self.middleware.report(f"a request failed: {log_name(reason)}")
         if self.status is None:
             response = error_response(error, self.scope["path"])
-            if error.status in (408, 413):
+            if error.status in (408, 413) or self.for_probes:
                 response.headers["connection"] = "close"
             await response(self.scope, self.receive, self.forward)
         elif self.streams:

@@ -1,4 +1,5 @@
-"""What a browser sees: the page at `/`, the page of the routes at `/docs`, and the report of `look` for a sentence."""
+"""What a browser sees: the page at `/`, the page of the routes at `/docs`; and what the live page asks about a text, each a
+job that ends when nobody waits for it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import base64
 import hashlib
 import itertools
 import re
-from collections.abc import Generator
+import secrets
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
@@ -15,33 +17,35 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from glassformer.data.store import run_examples
 from glassformer.errors import UserError
 from glassformer.inspection.page import page_files as shared_files
 from glassformer.inspection.page import page_html, page_json, with_chinese
+from glassformer.probe import ablate
 from glassformer.runs.folder import RunFolder
-from glassformer.serve.api_errors import APIError, as_api_error
-from glassformer.serve.arrays import BYTES, Arrays
-from glassformer.serve.fields import DocumentedRoute, read_as
 from glassformer.serve.jobs import FunctionJob
-from glassformer.serve.responses import as_json
-from glassformer.serve.service import Service
+from glassformer.serve.models import Models
+from glassformer.serve.requests import APIError, as_api_error, bad_field
+from glassformer.serve.routes import JSON, get, post
 from glassformer.serve.training import at_step
 from glassformer.tasks import TextModel
 
-KINDS = {
+MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
 }
-MOST_CUT = 1024  # parts
+BYTES = "application/octet-stream"
+MOST_CUT, MOST_TRIED = 1024, 16  # parts that are switched off; parts that are cut one by one for a question
 EXAMPLES, EXAMPLE_LENGTH = 4, 80  # texts of a run's own data, each of so many characters at most
+MOST_SENTENCES = 64  # of a run's own data
 LONG_PIECE = 4000  # characters of a document, in which lines are looked for
 TOUR = Path(__file__).parents[2] / "docs" / "tour"
 LOOKED_AT, TOKENS = 2048, 512  # characters and tokens of a text: a report grows with the square of its tokens
+SMALL = 1 << 16  # bytes of a tensor that comes with its report
+HELD = 256 << 20  # bytes of large tensors, the oldest reports' of which are forgotten first
 
 
 class NextFields(BaseModel):
@@ -64,7 +68,7 @@ class LookFields(NextFields):
     across: bool = Field(False, description="With what each of the kept weights makes of the same answer.")
     binary: bool = Field(
         False,
-        description="With data, the arrays as bytes; see glassformer/serve/arrays.py. What cannot be read is `refused` in them.",
+        description="With data, the tensors as bytes; see glassformer/serve/pages.py. What cannot be read is `refused` in them.",
     )
     explained: bool = Field(True, description="With attribution, saliency and the beam's tree, which take the longest.")
     draft: list[Annotated[int, Field(ge=0)]] = Field(
@@ -72,20 +76,130 @@ class LookFields(NextFields):
     )
 
 
+class WhyFields(NextFields):
+    """The fields of a request to /open/why: what is on the screen, the number of the output, and the parts to cut one by one."""
+
+    output: int = Field(ge=0)
+    parts: list[str] = Field(max_length=MOST_TRIED)
+
+
+class PatchFields(NextFields):
+    """The fields of a request to /open/patching: two texts, and what is switched off. With a layer and a position, the answer
+    to the first is written anew with that activation of the second in it."""
+
+    other: str
+    layer: int | None = Field(None, ge=0)
+    position: int = Field(0, ge=0)
+
+
+class SentenceFields(BaseModel):
+    """The fields of a request to /open/sentences: whose data, with the weights of which step, and a part to cut."""
+
+    model: str
+    step: int | None = Field(None, ge=0)
+    part: str | None = None
+
+
+# ---- the run's own data
+
+
+def from_first_split(folder: RunFolder, choose: Callable[[Iterator[Any]], Iterable[Any]]) -> tuple[str, list[Any]]:
+    """What is chosen of a run's test data, or where that is nothing of its validation data; and which of them it was."""
+    for split in ("test", "val"):
+        with suppress(UserError, OSError):
+            if chosen := list(choose(iter(run_examples(folder.recipe.data, split, folder.path / "data")))):
+                return split, chosen
+    return "", []
+
+
+def own_examples(folder: RunFolder) -> list[str]:
+    """A few short texts of a run's data."""
+
+    def short_texts(examples: Iterator[Any]) -> Iterable[str]:
+        if folder.recipe.data.task == "text":
+            texts = (line for piece in examples for line in piece.text[:LONG_PIECE].splitlines())
+        else:  # the words of a tagger come one by one
+            texts = (text if isinstance(text, str) else " ".join(text) for text, _ in examples)
+        first = itertools.islice((" ".join(text[: 4 * EXAMPLE_LENGTH].split()) for text in texts), 64)
+        return [text for text in dict.fromkeys(first) if 0 < len(text) <= EXAMPLE_LENGTH][:EXAMPLES]
+
+    return from_first_split(folder, short_texts)[1]
+
+
+def own_sentences(folder: RunFolder) -> tuple[str, list[tuple[str, str | None]]]:
+    """The first sentences of a run's data: the split, and each text with its right answer."""
+    task = folder.recipe.data.task
+
+    def sentences(examples: Iterator[Any]) -> Iterable[Any]:
+        pairs = (e[:2] if task == "pairs" else (e.text[:LOOKED_AT].strip(), None) for e in examples)
+        return itertools.islice((pair for pair in pairs if 0 < len(pair[0]) <= LOOKED_AT), MOST_SENTENCES)
+
+    return from_first_split(folder, sentences) if task in ("pairs", "text") else ("", [])
+
+
+# ---- what a browser opens
+
+
 @cache
 def page_files() -> dict[str, bytes]:
     """The modules and styles of this room and the shared ones of inspection/page, by name; ours before theirs."""
     folder = files("glassformer.serve") / "page"
-    own = {e.name: e.read_text(encoding="utf-8") for e in folder.iterdir() if e.name.endswith(tuple(KINDS))}
+    own = {e.name: e.read_text(encoding="utf-8") for e in folder.iterdir() if e.name.endswith(tuple(MEDIA_TYPES))}
     return {name: text.encode() for name, text in (shared_files() | with_chinese(own)).items()}
 
 
-def content(name: str, headers: dict[str, str] | None = None) -> Response:
+def page_file(name: str) -> Response:
     """A file of the page as a response of its media type; 404 for a name that is none."""
     if name not in page_files():
         raise APIError(404, "there is no such file of the page")
-    kind = KINDS[name[name.rindex(".") :]]
-    return Response(page_files()[name], media_type=kind, headers=headers)
+    return Response(page_files()[name], media_type=MEDIA_TYPES[name[name.rindex(".") :]])
+
+
+class Pages:
+    """The routes that a browser opens: the page, its files, and the documentation of the routes. `examples`: texts of the
+    runs' own data may be shown, as on their owner's machine."""
+
+    def __init__(self, models: Models, *, examples: bool = False) -> None:
+        self.models, self.shows_examples = models, examples
+
+    @get("/")
+    @get("/open")
+    async def page(self) -> Response:
+        """The page on which one types: at / a translator with the lenses below it, at /open the lenses alone."""
+        return page_file("page.html")
+
+    @get("/docs")
+    async def docs(self) -> Response:
+        """The page that explains every route of the server."""
+        return page_file("docs.html")
+
+    @get("/page/{name}")
+    async def file(self, name: str) -> Response:
+        """A script or a style sheet of the page, by its name."""
+        return page_file(name)
+
+    @get("/tour/{name}")
+    async def tour(self, name: str) -> Response:
+        """A page of the tour, as its source has it; only where the documents lie beside the package."""
+        path = next((page for page in TOUR.glob("*.md") if page.stem == name), None)
+        if path is None:
+            raise APIError(404, "there is no such page of the tour here; it is in docs/tour of the source")
+        return Response(path.read_bytes(), media_type="text/plain; charset=utf-8")
+
+    @get("/open/{model}/examples")
+    async def examples(self, model: str) -> Any:
+        """A few short texts of a run's own data and one unlike them, of tokens that the model knows: the first one's letters
+        or words from the last to the first; none where the server is not its owner's alone. And whether the tour is here."""
+        run = self.models.get(model)
+        examples = own_examples(run.folder) if self.shows_examples else []
+        stray = None
+        if examples:
+            by_letters = run.folder.recipe.data.tokenizer == "char"
+            stray = examples[0][::-1] if by_letters else " ".join(reversed(examples[0].split()))
+        return {"examples": examples, "stray": stray, "tour": TOUR.is_dir()}
+
+
+# ---- what the live page asks
 
 
 def report_policy(page: str) -> str:
@@ -97,81 +211,93 @@ def report_policy(page: str) -> str:
 
 def report_response(data: dict[str, Any]) -> Response:
     """The data of a report, or of a part of one, as JSON."""
-    return Response(page_json(data).encode("utf-8", "replace"), media_type="application/json")
+    return Response(page_json(data).encode("utf-8", "replace"), media_type=JSON)
 
 
-def check_tokens(model: TextModel, text: str) -> None:
-    """Refuse a text of more tokens than a report is made of."""
-    if (count := len(model.tokenizers.source.encode(text))) > TOKENS:
-        raise APIError(
-            400, f"text: a report is made of at most {TOKENS} tokens, and these are {count}; shorten it", param="text"
-        )
+class Inspections:
+    """The reports of `look` and the questions of the live page, with the tensors of the last reports.
 
+    A page gets tensors as bytes. Small ones come with their report; a large one, such as the maps of a layer for a long text,
+    is held for a while under a name that cannot be guessed, and comes by itself when a view draws it."""
 
-def own_examples(folder: RunFolder) -> list[str]:
-    """A few short texts of a run's test data, or of its validation data."""
-    from glassformer.data.store import run_examples
+    def __init__(self, models: Models, *, examples: bool = False) -> None:
+        self.models, self.shows_examples = models, examples
+        self.held: dict[str, list[bytes]] = {}  # the large tensors of a report, by its name
 
-    data = folder.recipe.data
-    for split in ("test", "val"):
-        with suppress(UserError, OSError):
-            examples = run_examples(data, split, folder.path / "data")
-            if data.task == "text":
-                texts = (line for piece in examples for line in piece.text[:LONG_PIECE].splitlines())
-            else:  # the words of a tagger come one by one
-                texts = (text if isinstance(text, str) else " ".join(text) for text, _ in examples)
-            short = itertools.islice((" ".join(text[: 4 * EXAMPLE_LENGTH].split()) for text in texts), 64)
-            if found := [text for text in dict.fromkeys(short) if 0 < len(text) <= EXAMPLE_LENGTH][:EXAMPLES]:
-                return found
-    return []
+    def packed(self, data: dict[str, Any]) -> bytes:
+        """A report: the length of its JSON in four bytes, the JSON, and the small tensors. In the JSON a tensor is [name of
+        the report, first byte, bytes], or, of one that is held, [name of the report, number]."""
+        name = secrets.token_urlsafe(12)
+        small, large = bytearray(), []
 
+        def place(raw: bytes) -> list[str | int]:
+            if len(raw) > SMALL:
+                large.append(raw)
+                return [name, len(large) - 1]
+            small.extend(raw)
+            return [name, len(small) - len(raw), len(raw)]
 
-def turned_round(text: str, by_letters: bool) -> str:
-    """A text that is unlike those it is one of, of tokens that the model knows: its letters, or its words, from the last to the
-    first."""
-    return text[::-1].strip() if by_letters else " ".join(reversed(text.split()))
+        text = page_json(data | {"arrays": name}, place).encode("utf-8", "replace")
+        if large:
+            self.held[name] = large
+        while len(self.held) > 1 and sum(len(raw) for tensors in self.held.values() for raw in tensors) > HELD:
+            del self.held[next(iter(self.held))]
+        return len(text).to_bytes(4, "little") + text + small
 
+    @get("/open/arrays/{report}/{number}")
+    async def tensor(self, report: str, number: str) -> Response:
+        """A large tensor of a report that was given out."""
+        tensors = self.held.get(report, [])
+        if number not in map(str, range(len(tensors))):
+            raise APIError(404, "the arrays of this report are not held any more; ask for the report again")
+        return Response(tensors[int(number)], media_type=BYTES)
 
-class Pages:
-    """The routes that a browser opens: the page at / and /open, its files, the documentation of the routes, and
-    reports of `look`. `examples`: texts of the runs' own data may be shown, as on their owner's machine."""
+    async def ask(self, fields: NextFields, texts: list[str], work: Callable[[TextModel, FunctionJob], Any]) -> Any:
+        """What comes of some work on the model that is asked for; refused where the texts are too long for a report."""
+        self.models.limits.check_texts(texts, "text")
+        if any(len(text) > LOOKED_AT for text in texts):
+            raise bad_field("text", f"a report is made of at most {LOOKED_AT} characters")
+        run = self.models.get(fields.model)
 
-    def __init__(self, service: Service, *, examples: bool = False) -> None:
-        self.service, self.shows_examples, self.arrays = service, examples, Arrays()
+        def inspect(model: TextModel) -> Any:
+            model = at_step(self.models, model, run, fields.step)
+            if (count := len(model.tokenizers.source.encode(fields.text))) > TOKENS:
+                problem = f"a report is made of at most {TOKENS} tokens, and these are {count}; shorten it"
+                raise bad_field("text", f"{problem}")
+            return work(model, job)
 
-    async def page(self, request: Request) -> Response:
-        """The page on which one types: at / a translator with the lenses below it, at /open the lenses alone."""
-        return content("page.html")
+        job = FunctionJob(inspect)
+        return await self.models.ask(run, job)
 
-    async def docs(self, request: Request) -> Response:
-        """The page that explains every route of the server."""
-        return content("docs.html")
+    @post("/next", {JSON: {}})
+    async def next(self, fields: NextFields) -> Response:
+        """The distribution of the token that follows a prefix of the answer."""
 
-    async def file(self, request: Request) -> Response:
-        """A script or a style sheet of the page, by its name."""
-        return content(request.path_params["name"])
+        def distribution(model: TextModel, job: FunctionJob) -> dict[str, Any]:
+            from glassformer.inspection.search import next_token_data
 
-    async def look(self, request: Request) -> Response:
+            return next_token_data(model, fields.text, fields.prefix, fields.cut)
+
+        return report_response(await self.ask(fields, [fields.text], distribution))
+
+    @post("/look", {"text/html": {}}, media_types=(JSON, "application/x-www-form-urlencoded"))
+    async def look(self, fields: LookFields) -> Response:
         """The report of `look` on one sentence: a page that needs nothing from outside."""
-        fields = await read_as(request, LookFields)
-        self.check_lengths([fields.text, *([fields.target] if fields.target is not None else [])])
-        run = self.service.models.get(fields.model)
 
-        def report(model: TextModel) -> Generator[None, None, dict[str, Any]]:
+        def report(model: TextModel, job: FunctionJob) -> Generator[None, None, dict[str, Any]]:
             from glassformer.inspection.cuts import cut_data
             from glassformer.inspection.data import across_data
             from glassformer.inspection.inspection import checkpoint_views, look_inside
 
-            model = at_step(self.service.models, model, run, fields.step)
-            check_tokens(model, fields.text)
-            asked = {name: getattr(fields, name) for name in ("cut", "prefix", "explained", "draft")}
+            run = self.models.get(fields.model)
+            options = {name: getattr(fields, name) for name in ("cut", "prefix", "explained", "draft")}
             try:
-                found = cut_data(model, fields.text, fields.target, run.name, **asked, between=job.check_wanted)
+                data = cut_data(model, fields.text, fields.target, run.name, **options, between=job.check_awaited)
             except UserError as error:
                 if not fields.binary:
                     raise
                 return {"refused": as_api_error(error).message}  # half a word, as it is typed, is nobody's mistake
-            found["step"] = fields.step
+            data["step"] = fields.step
             if fields.across and not fields.cut:
                 yield
                 views = []
@@ -181,66 +307,66 @@ class Pages:
                 for view in checkpoint_views(RunFolder(run.path), inside):
                     views.append(view)
                     yield
-                found["across"] = across_data(views) if len(views) > 1 else []
-            return found
+                data["across"] = across_data(views) if len(views) > 1 else []
+            return data
 
-        job = FunctionJob(report)
-        data = await self.service.ask(run, job)
+        data = await self.ask(fields, [fields.text, *([] if fields.target is None else [fields.target])], report)
         if fields.data and fields.binary:
-            return Response(self.arrays.packed(data), media_type=BYTES)
+            return Response(self.packed(data), media_type=BYTES)
         if fields.data:
             return await asyncio.to_thread(report_response, data)
         page = await asyncio.to_thread(page_html, data)
-        body = page.encode("utf-8", "replace")
-        return Response(body, media_type=KINDS[".html"], headers={"Content-Security-Policy": report_policy(page)})
+        headers = {"Content-Security-Policy": report_policy(page)}
+        return Response(page.encode("utf-8", "replace"), media_type=MEDIA_TYPES[".html"], headers=headers)
 
-    def check_lengths(self, texts: list[str]) -> None:
-        """Refuse texts that a report would take too long for."""
-        self.service.check_texts(texts, "text")
-        if any(len(text) > LOOKED_AT for text in texts):
-            raise APIError(400, f"text: a report is made of at most {LOOKED_AT} characters", param="text")
+    @post("/open/why")
+    async def why(self, fields: WhyFields) -> Any:
+        """What each of some parts is worth to one token of the answer."""
 
-    async def next(self, request: Request) -> Response:
-        """The distribution of the token that follows a prefix of the answer."""
-        fields = await read_as(request, NextFields)
-        self.check_lengths([fields.text])
-        run = self.service.models.get(fields.model)
+        def without_parts(model: TextModel, job: FunctionJob) -> Generator[None, None, list[dict[str, Any]]]:
+            from glassformer.inspection.cuts import without_each
+            from glassformer.inspection.inspection import look_inside
 
-        def distribution(model: TextModel) -> dict[str, Any]:
-            from glassformer.inspection.search import next_token_data
+            with ablate(model.model, fields.cut):  # the answer is that of the model on the screen
+                inside = look_inside(model, fields.text, prefix=fields.prefix, explained=False, tree=False)
+            if fields.output >= len(inside.input.positions):
+                raise bad_field("output", f"the answer has {len(inside.input.positions)} outputs")
+            answers = []
+            for answer in without_each(inside, fields.output, fields.parts, fields.cut):
+                answers.append(answer)
+                yield  # a cut is never left on while others have their turn
+            return answers
 
-            model = at_step(self.service.models, model, run, fields.step)
-            check_tokens(model, fields.text)
-            return next_token_data(model, fields.text, fields.prefix, fields.cut)
+        return await self.ask(fields, [fields.text], without_parts)
 
-        return report_response(await self.service.ask(run, FunctionJob(distribution)))
+    @post("/open/patching")
+    async def patching(self, fields: PatchFields) -> Response:
+        """How far each activation of another text turns the answer into that text's; or the answer with one of them in it."""
 
-    async def examples(self, request: Request) -> Response:
-        """A few short texts of a run's own test or validation data and one unlike them, none where the server is not its owner's
-        alone; and whether the pages of the tour are here."""
-        run = self.service.models.get(request.path_params["model"])
-        examples = own_examples(run.folder) if self.shows_examples else []
-        stray = turned_round(examples[0], run.folder.recipe.data.tokenizer == "char") if examples else None
-        return as_json({"examples": examples, "stray": stray, "tour": TOUR.is_dir()})
+        def patched(model: TextModel, job: FunctionJob) -> dict[str, Any]:
+            from glassformer.inspection.data import patching_data
+            from glassformer.inspection.patching import carried_answer, patch
 
-    async def tour(self, request: Request) -> Response:
-        """A page of the tour, as its source has it; only where the documents lie beside the package."""
-        path = next((page for page in TOUR.glob("*.md") if page.stem == request.path_params["name"]), None)
-        if path is None:
-            raise APIError(404, "there is no such page of the tour here; it is in docs/tour of the source")
-        return Response(path.read_bytes(), media_type="text/plain; charset=utf-8")
+            with ablate(model.model, fields.cut):
+                if fields.layer is None:
+                    return patching_data(patch(model, fields.text, fields.other))
+                return {"answer": carried_answer(model, fields.text, fields.other, fields.layer, fields.position)}
 
-    def routes(self) -> list[Route]:
-        """Every route of the page; of the report also its schema."""
-        ways = ("application/json", "application/x-www-form-urlencoded")
-        return [
-            *self.arrays.routes(),
-            Route("/", self.page),
-            Route("/open", self.page),
-            Route("/open/{model}/examples", self.examples),
-            Route("/docs", self.docs),
-            Route("/tour/{name}", self.tour),
-            Route("/page/{name}", self.file),
-            DocumentedRoute("/next", self.next, {"application/json": {}}, fields=NextFields),
-            DocumentedRoute("/look", self.look, {"text/html": {}}, fields=LookFields, kinds=ways),
-        ]
+        return report_response(await self.ask(fields, [fields.text, fields.other], patched))
+
+    @post("/open/sentences")
+    async def sentences(self, fields: SentenceFields) -> Any:
+        """Sentences of a run's own data with their losses, and those without a part; none on a server that is for others too."""
+        run = self.models.get(fields.model)
+        split, texts = own_sentences(run.folder) if self.shows_examples else ("", [])
+
+        def losses(model: TextModel) -> Generator[None, None, list[dict[str, Any]]]:
+            from glassformer.inspection.cuts import sentence_losses
+
+            rows = []
+            for row in sentence_losses(at_step(self.models, model, run, fields.step), texts, fields.part):
+                rows += [] if row is None else [row]
+                yield
+            return rows
+
+        return {"split": split, "sentences": await self.models.ask(run, FunctionJob(losses))}

@@ -1,5 +1,5 @@
-"""Runs while they are trained, by whatever process: the lines that their logs have gained and the steps whose weights are kept;
-and trainings that are begun from the page. Only `glassformer open` has these routes, on its owner's machine."""
+"""Runs while they are trained, by whatever process: the lines that their logs have gained and the steps whose weights are
+kept; and trainings that are begun from the page. Only `glassformer open` has these routes, on its owner's machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from pydantic import BaseModel, Field, NonNegativeInt
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from glassformer.api.loading import load
 from glassformer.config import Recipe, read_recipe, recipe_names
@@ -30,21 +27,21 @@ from glassformer.data.splits import SPLITS
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.runs.folder import RunFolder
-from glassformer.serve.api_errors import APIError
-from glassformer.serve.fields import read_as
-from glassformer.serve.models import COPIES, Models, ServedRun
-from glassformer.serve.responses import as_json
+from glassformer.serve.models import Models
+from glassformer.serve.requests import APIError, bad_field, bad_request
+from glassformer.serve.routes import post
+from glassformer.serve.served_run import COPIES, ServedRun
 from glassformer.tasks import TextModel
 
 LIGHT = 64 << 20  # bytes of kept weights that are read without being asked for
 MOST_READ = 4 << 20  # bytes of a log in one answer
-TOLD = ("step", "loss", "lr", "tokens", "clock")  # and what begins with val_
+FIGURES = ("step", "loss", "lr", "tokens", "clock")  # and what begins with val_
 
 
 @lru_cache(maxsize=4)
 def model_at(path: Path, run_id: str | None, step: int, device: str) -> TextModel:
-    """A run's model with the weights of a step, held while others are looked at. `run_id`: a run that takes the place of another
-    is not answered by it."""
+    """A run's model with the weights of a step, held while others are looked at. `run_id`: a run that takes the place of
+    another is not answered by it."""
     return load(path, device=device, step=step)
 
 
@@ -77,14 +74,14 @@ def new_lines(path: Path, begin: int) -> tuple[list[dict[str, Any]], int]:
         text = structured.read_regular(path, 1 << 30)[begin : begin + MOST_READ]
     except (OSError, UserError):
         return [], 0
-    found = []
+    values = []
     whole = text[: text.rfind(b"\n") + 1]
     for line in whole.splitlines():
         with suppress(ValueError, RecursionError):
             value = json.loads(line)
             if isinstance(value, dict) and isinstance(value.get("step"), int):
-                found.append(value)
-    return found, begin + len(whole)
+                values.append(value)
+    return values, begin + len(whole)
 
 
 class LogOffsets(BaseModel):
@@ -114,15 +111,20 @@ class TrainingProcess:
     """A training that the page began; what it says is kept until it has ended."""
 
     process: subprocess.Popen[bytes]
-    said: IO[bytes]
+    messages: IO[bytes]
 
     def failure(self) -> str | None:
         """The last line it said, where it ended badly; 75 is a stop that was asked for."""
         if self.process.poll() in (None, 0, 75):
             return None
-        self.said.seek(0)
-        lines = self.said.read().decode("utf-8", "replace").strip().splitlines()
+        self.messages.seek(0)
+        lines = self.messages.read().decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self.process.returncode}"
+
+    def stop(self) -> None:
+        """Ask it to save and end, if it has not."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
 
 
 class Training:
@@ -136,15 +138,12 @@ class Training:
 
     def runs(self) -> Iterator[RunFolder]:
         """Every run there is now; of two with one name the first."""
-        found: dict[str, Path] = {}
+        runs: dict[str, Path] = {}
         for folder in self.folders:
-            if RunFolder.is_run(folder):
-                found.setdefault(folder.name, folder)
-            elif folder.is_dir():
-                for path in sorted(folder.iterdir()):
-                    if RunFolder.is_run(path):
-                        found.setdefault(path.name, path)
-        return (RunFolder(path) for path in found.values())
+            inside = sorted(folder.iterdir()) if folder.is_dir() and not RunFolder.is_run(folder) else [folder]
+            for path in filter(RunFolder.is_run, inside):
+                runs.setdefault(path.name, path)
+        return map(RunFolder, runs.values())
 
     def admit(self) -> None:
         """Runs that have their first weights now can be asked."""
@@ -166,7 +165,7 @@ class Training:
             seen = LogOffsets()
         lines, metrics = new_lines(folder.metrics_file, seen.metrics)
         samples, at = new_lines(folder.samples_file, seen.samples)
-        numbers = [{k: v for k, v in line.items() if k in TOLD or k.startswith("val_")} for line in lines]
+        numbers = [{k: v for k, v in line.items() if k in FIGURES or k.startswith("val_")} for line in lines]
         kept, served = kept_steps(folder), self.models.runs.get(folder.path.name)
         return {
             "name": folder.path.name,
@@ -182,50 +181,48 @@ class Training:
 
     def state(self, fields: WatchFields) -> dict[str, Any]:
         """Every run's news. One that is just being made or removed is left out, and is there the next time."""
-        found = []
+        news = []
         for folder in self.runs():
             with suppress(UserError, OSError):
-                found.append(self.facts(folder, fields.seen.get(folder.path.name, LogOffsets())))
+                news.append(self.facts(folder, fields.seen.get(folder.path.name, LogOffsets())))
         failed = {name: why for name, begun in self.begun.items() if (why := begun.failure()) is not None}
-        mine = [name for name, begun in self.begun.items() if begun.process.poll() is None]
-        return {"runs": found, "recipes": recipe_names() if self.folders else [], "failed": failed, "begun": mine}
+        running = [name for name, begun in self.begun.items() if begun.process.poll() is None]
+        return {"runs": news, "recipes": recipe_names() if self.folders else [], "failed": failed, "begun": running}
 
-    async def watch(self, request: Request) -> Response:
+    @post("/open/runs")
+    async def watch(self, fields: WatchFields) -> Any:
         """What the runs' logs have gained since the page last asked."""
-        fields = await read_as(request, WatchFields)
         self.admit()
-        return as_json(await asyncio.to_thread(self.state, fields))
+        return await asyncio.to_thread(self.state, fields)
 
-    async def begin(self, request: Request) -> Response:
+    @post("/open/train")
+    async def begin(self, fields: TrainFields) -> Any:
         """Start `glassformer train` in a process of its own, into a new folder beside the runs."""
-        fields = await read_as(request, TrainFields)
         if not self.folders:
             raise APIError(403, "trainings are begun from the page of `glassformer open` alone")
         if fields.recipe not in recipe_names():
-            raise APIError(400, f"there is no recipe {fields.recipe[:80]!r}", param="recipe")
+            raise bad_request(f"there is no recipe {fields.recipe[:80]!r}", "recipe")
         check_name(fields.name, "a run's name")
         if fields.name.startswith((".", "-")):
-            raise APIError(400, "name: it begins with a letter or a digit", param="name")
-        self.check_files(
-            read_recipe(fields.recipe, fields.changes)
-        )  # what is no change, an option too, is refused here
+            raise bad_field("name", "it begins with a letter or a digit")
+        self.check_files(read_recipe(fields.recipe, fields.changes))  # refuses what is no change, an option too
         first = self.folders[0]
         folder = (first.parent if RunFolder.is_run(first) else first) / fields.name
         if os.path.lexists(folder):
-            raise APIError(400, f"there is something called {fields.name} already; choose another name", param="name")
+            raise bad_request(f"there is something called {fields.name} already; choose another name", "name")
         if folder.parent not in self.folders:
             self.folders.append(folder)
-        said = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
+        messages = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
         command = [sys.executable, "-m", "glassformer", "train", fields.recipe, *fields.changes, "--out", str(folder)]
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=messages, start_new_session=True
         )
-        self.begun[fields.name] = TrainingProcess(process, said)
-        return as_json({"name": fields.name})
+        self.begun[fields.name] = TrainingProcess(process, messages)
+        return {"name": fields.name}
 
     def check_files(self, recipe: Recipe) -> None:
-        """Refuse files from elsewhere than the folder where the server was started and what it was started with: whoever may use
-        the page may not therefore read all that its owner can."""
+        """Refuse files from elsewhere than the folder where the server was started and what it was started with: whoever may
+        use the page may not therefore read all that its owner can."""
         try:
             paths = [Path(os.path.realpath(path)) for path in named_by(recipe)]
         except (ValueError, RuntimeError):  # a zero byte; a home that nobody has
@@ -238,27 +235,17 @@ class Training:
                 param="changes",
             )
 
-    async def stop(self, request: Request) -> Response:
+    @post("/open/train/{name}/stop")
+    async def stop(self, name: str) -> Any:
         """Ask a training that was begun here to save and end."""
-        begun = self.begun.get(request.path_params["name"])
-        if begun is None:
+        if name not in self.begun:
             raise APIError(404, "no training of that name was begun from this page")
-        if begun.process.poll() is None:
-            begun.process.send_signal(signal.SIGTERM)
-        return as_json({})
+        self.begun[name].stop()
+        return {}
 
     def close(self) -> None:
         """Trainings that were begun here save and end with the server; `glassformer train RUN --resume` goes on with them."""
         for begun in self.begun.values():
-            if begun.process.poll() is None:
-                begun.process.send_signal(signal.SIGTERM)
+            begun.stop()
         for begun in self.begun.values():
             begun.process.wait()
-
-    def routes(self) -> list[Route]:
-        """The three routes; without folders there are no runs to watch, and none can be begun."""
-        return [
-            Route("/open/runs", self.watch, methods=["POST"]),
-            Route("/open/train", self.begin, methods=["POST"]),
-            Route("/open/train/{name}/stop", self.stop, methods=["POST"]),
-        ]

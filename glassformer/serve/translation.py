@@ -1,8 +1,9 @@
-"""Texts to be translated, as a job: the rows of tasks/translate.py, decoded among those of others."""
+"""Texts to be translated, as a job: the rows of tasks/translate.py, decoded among those of others; and what can be said of an
+answer beyond its text: scores, alignment, the story of the beam."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,11 @@ from glassformer.text.markup import Segment, html_segments
 from glassformer.text.tokenizer import UNK
 
 NOTHING = Hypothesis([], 0.0, 0.0, [], "eos", "", alignment=[])
+
+
+def distinct(lists: Iterable[Sequence[str]]) -> list[str]:
+    """The words of several lists, each once."""
+    return list(dict.fromkeys(word for words in lists for word in words))
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,7 @@ class TranslationJob(ServerJob):
     def rows(self, model: TextModel) -> Iterator[QueuedText]:
         """The pieces of all texts."""
         model.require("translate")
-        options = self.options
-        decode = dict(options.decode)
+        options, decode = self.options, dict(self.options.decode)
         if self.streams and decode.get("beam") is None and not decode.get("temperature"):
             decode["beam"] = 1  # a beam takes words back, which a stream cannot
         self.settings = decode_settings(model, None, **decode)
@@ -86,10 +91,8 @@ class TranslationJob(ServerJob):
         shared, shorter = shared_settings(self.settings), 0 if isinstance(model._model, Transformer) else 1
         for number, plan in enumerate(plans_of(model, iter(self.texts), NOTHING, options.trace)):
             self.plans.append(plan)
-            lost = [
-                model.tokenizers.source.unknown_pieces(p.text) for p, s in zip(plan.pieces, plan.sources) if UNK in s
-            ]
-            self.unknown.append(list(dict.fromkeys(word for words in lost for word in words)))
+            lost = [piece.text for piece, ids in zip(plan.pieces, plan.sources) if UNK in ids]
+            self.unknown.append(distinct(model.tokenizers.source.unknown_pieces(text) for text in lost))
             if self.streams:
                 self.shown = StreamedText(plan, model.tokenizers.target.decode, options.constraints.stops)
             constraints_of_each = constraints_of_pieces(model, plan.pieces, options.constraints)
@@ -131,15 +134,11 @@ class TranslationJob(ServerJob):
 
     def align(self, model: TextModel, source: Sequence[int], hypotheses: Sequence[Hypothesis]) -> None:
         """Which source tokens the best answer looked at."""
-        best, bos = hypotheses[:1], model.special_tokens.bos
-        ids = [h.ids for h in best]
-        weights = (
-            alignments(model._model, [source], ids, bos=bos)
-            if isinstance(model._model, Transformer)
-            else prompt_alignments(model._model, [source], ids)
-        )
-        for hypothesis, rows in zip(best, weights, strict=True):
-            hypothesis.alignment = rows
+        for best in hypotheses[:1]:
+            if isinstance(model._model, Transformer):
+                (best.alignment,) = alignments(model._model, [source], [best.ids], bos=model.special_tokens.bos)
+            else:
+                (best.alignment,) = prompt_alignments(model._model, [source], [best.ids])
 
 
 class MarkupJob(TranslationJob):
@@ -159,26 +158,21 @@ class MarkupJob(TranslationJob):
 
     def result(self, model: TextModel) -> Generator[None, None, Any]:
         """The parts of each document in the other language."""
-        answers: list[list[Answer]] = yield from super().result(model)
-        found, filled = iter(answers), []
+        answers = iter((yield from super().result(model)))
+        filled: list[list[str]] = []
         for parts in self.pages:
-            page = []
+            filled.append([])
             for part in parts:
                 if isinstance(part, Segment):
-                    page.append(carried_over(part, next(found)[0], self.escape))
+                    part = carried_over(part, next(answers)[0], self.escape)
                     yield
-                else:
-                    page.append(part)
-            filled.append(page)
+                filled[-1].append(part)
         return filled
 
     def unknown_by_page(self) -> list[list[str]]:
         """Of each piece of markup the words and characters that are not in the vocabulary, each once."""
         unknown = iter(self.unknown)
-        words = [
-            [word for part in parts if isinstance(part, Segment) for word in next(unknown)] for parts in self.pages
-        ]
-        return [list(dict.fromkeys(own)) for own in words]
+        return [distinct(next(unknown) for part in parts if isinstance(part, Segment)) for parts in self.pages]
 
 
 class HtmlJob(MarkupJob):
@@ -191,3 +185,59 @@ class HtmlJob(MarkupJob):
         """Each piece in the other language."""
         pages = yield from super().result(model)
         return ["".join(parts) for parts in pages]
+
+
+# ---- answers as JSON
+
+
+def scores_of(answer: Answer) -> dict[str, Any]:
+    """The answer's score and log-probability, and those of its tokens."""
+    parts = [
+        {"tokens": part.tokens, "logprobs": [round(v, 5) for v in part.hypothesis.token_logprobs]}
+        for part in answer.parts
+    ]
+    return {"score": round(answer.score, 5), "logprob": round(answer.logprob, 5), "parts": parts}
+
+
+def alignment_of(answer: Answer) -> dict[str, Any]:
+    """For each part its tokens on both sides, how much each looked at each, and the strongest links."""
+    parts = [
+        {
+            "sourceTokens": part.source_tokens,
+            "tokens": part.tokens,
+            "weights": [[round(w, 4) for w in row] for row in part.hypothesis.alignment or []],
+            "links": part.links,
+        }
+        for part in answer.parts
+    ]
+    return {"parts": parts}
+
+
+def trace_of(answer: Answer) -> list[list[list[dict[str, Any]]]]:
+    """For each part, for each step, the best candidates and what became of them."""
+
+    def candidate(part: Any, c: Any) -> dict[str, Any]:
+        (token,) = part.tokenizers.target.pieces([c.token])
+        scores = {"logprob": round(c.logprob, 5), "score": round(c.score, 5)}
+        return {"parent": c.parent, "token": token, **scores, "fate": c.fate, "slot": c.slot}
+
+    return [
+        [[candidate(part, c) for c in step] for step in (part.hypothesis.trace.steps if part.hypothesis.trace else [])]
+        for part in answer.parts
+    ]
+
+
+def unknown_of(unknown: Sequence[Sequence[str]], *, each: bool = False) -> dict[str, Any]:
+    """The words or characters of texts that are not in the vocabulary, for each text or of all; no field where there are none."""
+    return {"unknown": unknown if each else distinct(unknown)} if any(unknown) else {}
+
+
+def tokens_of(answers: Sequence[Answer]) -> tuple[int, int]:
+    """How many tokens were read for the answers to a text, and how many written."""
+    return sum(len(part.source) for part in answers[0].parts), sum(len(answer.ids) for answer in answers)
+
+
+def usage_of(tokens: Iterable[tuple[int, int]]) -> dict[str, int]:
+    """How many tokens were read and written in all, as OpenAI's clients read it."""
+    read, written = map(sum, zip(*tokens, strict=True))
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}

@@ -21,10 +21,8 @@ from typing import Any
 
 from glassformer.decode import Driver
 from glassformer.decode.captured import make_driver
-from glassformer.serve.api_errors import APIError, as_api_error, bad_request
-from glassformer.serve.fair_queue import FairQueue
-from glassformer.serve.jobs import QueuedText, ServerJob
-from glassformer.serve.limits import Limits
+from glassformer.serve.jobs import FairQueue, QueuedText, ServerJob
+from glassformer.serve.requests import APIError, Limits, as_api_error
 from glassformer.tasks import TextModel
 
 DRIVERS = 8  # settings decoded side by side; more wait for one of these to be free
@@ -36,18 +34,10 @@ NAP = 0.5  # between two signs of life where there is nothing to do
 
 
 def log_name(error: BaseException) -> str:
-    """An error for the log: what kind, and where in the code. Its words may hold what somebody wrote, so they stay out."""
+    """An error for the log: its type, and where in the code. Its words may hold what somebody wrote, so they stay out."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return type(error).__name__ + place
-
-
-def check_rows(count: int, most: int) -> None:
-    """Refuse texts of more lines or sentences than are decoded for one request."""
-    if count > most:
-        raise bad_request(
-            f"the texts of this request are more than the {most:,} lines or sentences taken at a time; send them in parts"
-        )
 
 
 class Worker:
@@ -68,7 +58,7 @@ class Worker:
         self._closing = False
         self.held = 0  # jobs that are not done
         self.steps = 0  # made so far
-        self.failures = 0  # jobs that failed by no fault of their askers
+        self.failures = 0  # jobs that failed by no fault of their clients
         self.done_at: deque[float] = deque(maxlen=64)  # when the last jobs were done
         self.moved_at = time.monotonic()
         self._room_at = 0.0  # when the last who was sent away may find room
@@ -83,7 +73,8 @@ class Worker:
         with self._changed:
             if self._closing:
                 raise APIError(503, "this model is being put away; ask again", retry=1)
-            self.check_room()
+            if self.full:
+                raise self.overloaded()
             if not self.held:
                 self.moved_at = time.monotonic()
             self.held += 1
@@ -95,13 +86,8 @@ class Worker:
         """Is there no room for another job?"""
         return self.held >= self.limits.queue
 
-    def check_room(self) -> None:
-        """Refuse, where there is no room for another job."""
-        if self.full:
-            raise self.overloaded()
-
     def overloaded(self) -> APIError:
-        """What one hears for whom there is no room."""
+        """The 429 error for a full queue."""
         return APIError(
             429,
             f"{self.held} requests are waiting or being answered, which is all this server takes at a time; come again",
@@ -119,11 +105,6 @@ class Worker:
         rate = len(self.done_at) / max(1e-3, now - self.done_at[0])
         self._room_at = min(now + LONGEST_WAIT, max(now, self._room_at) + 1 / rate)
         return max(1, math.ceil(self._room_at - now))
-
-    @property
-    def workers(self) -> tuple[Worker, ...]:
-        """Itself; of a group of workers, all of them."""
-        return (self,)
 
     @property
     def alive(self) -> bool:
@@ -152,16 +133,12 @@ class Worker:
             except BaseException as error:  # even one that was meant to end the thread: requests wait for it
                 self.restarts += 1
                 self.report(f"the worker started again after {log_name(error)}")
-                self._fail_all(error)
-
-    def _fail_all(self, error: BaseException) -> None:
-        jobs = list(self._jobs.values())
-        self._drivers.clear()
-        self._rows.clear()
-        self._chores.clear()
-        self._waiting = FairQueue()
-        for job in jobs:
-            self._settle(job, error=error)
+                self._drivers.clear()
+                self._rows.clear()
+                self._chores.clear()
+                self._waiting = FairQueue()
+                for job in list(self._jobs.values()):
+                    self._settle(job, error=error)
 
     def _turn(self) -> bool:
         """Look around, then one token more for everybody. False: all is done, and nothing more will come."""
@@ -197,25 +174,27 @@ class Worker:
             except StopIteration:
                 pass
             except Exception as error:
-                self._withdraw(job)
-                self._settle(job, error=error)
+                self._fail(job, error)
 
     def _make_rows(self, job: ServerJob) -> Iterator[None]:
         """A job's rows, into the queue one by one; more than one request may have are refused."""
         samples = 0
         for row in job.rows(self.model):
             samples += row.settings.num_samples
-            check_rows(samples, self.limits.rows)
-            job.left += 1
-            row.group = next(self._groups) if job.alone else 0
-            self._waiting.add(job.id, row, len(row.request.ids), row.key)
+            self.limits.check_rows(samples)
+            job.pending_rows += 1
+            row.group = next(self._groups) if job.exclusive else 0
+            self._queue(row)
             yield
         self._row_done(job)
 
+    def _queue(self, row: QueuedText) -> None:
+        self._waiting.add(row.job.id, row, len(row.request.ids), row.key)
+
     def _row_done(self, job: ServerJob) -> None:
         """Another row of the job is decoded, or all are made; after the last its answer is put together."""
-        job.left -= 1
-        if not job.left:
+        job.pending_rows -= 1
+        if not job.pending_rows:
             self._chores.append((job, self._completed(job)))
 
     def _completed(self, job: ServerJob) -> Iterator[None]:
@@ -223,19 +202,18 @@ class Worker:
         self._settle(job, value=value)
 
     def _drop_cancelled(self) -> None:
-        gone = [job for job in self._jobs.values() if job.cancelled]
-        for job in gone:
-            self._withdraw(job)
-            self._settle(job)
+        for job in [job for job in self._jobs.values() if job.cancelled]:
+            self._fail(job)
 
-    def _withdraw(self, job: ServerJob) -> None:
-        """Its rows leave the queue and the drivers."""
+    def _fail(self, job: ServerJob, error: BaseException | None = None) -> None:
+        """A job ends by an error, or because nobody waits: its rows leave the queue and the drivers."""
         self._waiting.drop(job.id)
-        mine = {number for number, row in self._rows.items() if row.job is job}
-        for number in mine:
+        numbers = {number for number, row in self._rows.items() if row.job is job}
+        for number in numbers:
             del self._rows[number]
-        for driver in self._drivers.values() if mine else ():
-            driver.cancel(mine)
+        for driver in self._drivers.values() if numbers else ():
+            driver.cancel(numbers)
+        self._settle(job, error=error)
 
     def _feed(self) -> None:
         """Rows that wait go to drivers that have capacity, in fair order.
@@ -253,7 +231,7 @@ class Worker:
         free = capacities() if self._waiting else {}
 
         def fits(key: Any) -> bool:
-            return free.get(key, 0) > 0 or (key not in free and self._may_open(key))
+            return free.get(key, 0) > 0 or (key not in free and self._may_open())
 
         while self._waiting and (row := self._waiting.take(fits)) is not None:
             key = row.key
@@ -267,24 +245,22 @@ class Worker:
                 for number, hypotheses in self._drivers[key].add(row.number, row.request):
                     self._take(number, hypotheses)
             except Exception as error:
-                self._fail_row(row, error)
+                self._fail(row.job, error)
 
-    def _may_open(self, key: Any) -> bool:
+    def _may_open(self) -> bool:
         """Is there a place for one more driver? One without job makes way."""
         if len(self._drivers) < DRIVERS:
             return True
-        idle = [known for known, driver in self._drivers.items() if not driver.busy]
-        if not idle:
-            return False
-        oldest = min(idle, key=lambda known: self._used.get(known, 0.0))
-        self._drivers.pop(oldest)
-        return True
+        idle = [key for key, driver in self._drivers.items() if not driver.busy]
+        if idle:
+            del self._drivers[min(idle, key=lambda key: self._used.get(key, 0.0))]
+        return bool(idle)
 
     def _open(self, row: QueuedText) -> Driver:
-        how: dict[str, Any] = {"text": self.model.tokenizers.target.decode, "trace": row.trace}
         # What streams is looked at after every step, which captured steps do not allow.
         make = Driver if row.settings.beams == 1 else make_driver
-        return make(self.model._model, row.settings, self.model.special_tokens, **how)
+        decode, special_tokens = self.model.tokenizers.target.decode, self.model.special_tokens
+        return make(self.model._model, row.settings, special_tokens, text=decode, trace=row.trace)
 
     def _step(self, key: Any, driver: Driver) -> None:
         self._used[key] = began = time.monotonic()
@@ -301,18 +277,15 @@ class Worker:
             return
         self.steps += 1
         for (number, sample), tokens in growing.items():
-            row = self._rows[number]
-            if sample or len(tokens) > row.seen:
-                row.seen = max(row.seen, len(tokens))
-                self._stream(row, sample, tokens)
+            row = self._rows.get(number)  # None: its job has just failed by another of its samples
+            if row is not None and (sample or len(tokens) > row.streamed_tokens):
+                row.streamed_tokens = max(row.streamed_tokens, len(tokens))
+                try:
+                    row.job.written(row, sample, tokens)
+                except Exception as error:
+                    self._fail(row.job, error)
         for number, hypotheses in finished:
             self._take(number, hypotheses)
-
-    def _stream(self, row: QueuedText, sample: int, tokens: Any) -> None:
-        try:
-            row.job.written(row, sample, tokens)
-        except Exception as error:
-            self._fail_row(row, error)
 
     def _bisect(self, key: Any, error: Exception) -> None:
         """A step failed: its rows are tried again in two halves; one that fails alone has failed."""
@@ -321,17 +294,13 @@ class Worker:
         for row in rows:
             del self._rows[row.number]
         if len(rows) == 1:
-            self._fail_row(rows[0], error)
+            self._fail(rows[0].job, error)
             return
         for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
             group = next(self._groups)
             for row in half:
                 row.group = group
-                self._waiting.add(row.job.id, row, len(row.request.ids), row.key)
-
-    def _fail_row(self, row: QueuedText, error: Exception) -> None:
-        self._withdraw(row.job)
-        self._settle(row.job, error=error)
+                self._queue(row)
 
     def _take(self, number: int, hypotheses: Any) -> None:
         row = self._rows.pop(number, None)
@@ -340,9 +309,9 @@ class Worker:
         try:
             row.job.take(row, hypotheses)
         except Exception as error:
-            self._fail_row(row, error)
-            return
-        self._row_done(row.job)
+            self._fail(row.job, error)
+        else:
+            self._row_done(row.job)
 
     def _settle(self, job: ServerJob, *, value: Any = None, error: BaseException | None = None) -> None:
         """The job is done, one way or another, and done once."""

@@ -13,7 +13,6 @@ import resource
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,9 +35,8 @@ from glassformer.runs.checkpoint import problem, read_checkpoint, recover, write
 from glassformer.runs.facts import read_facts, write_facts
 from glassformer.runs.metrics_log import LogFile
 from glassformer.runs.runner import KEPT, TrialCall, read_kept, run_trials
-from glassformer.serve.api_errors import APIError
 from glassformer.serve.corrections import Corrections
-from glassformer.serve.translated_files import TranslatedFiles
+from glassformer.serve.requests import APIError
 from glassformer.text.tokenizer import Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
@@ -236,18 +234,6 @@ def read_of_trials(folder: Path) -> Any:
     return max((trial.measured["n"] for trial in kept.values()), default=None)
 
 
-def translated_file_of(folder: Path, n: int) -> None:
-    service = SimpleNamespace(files=folder, limits=SimpleNamespace(file_seconds=1, file_memory=1))
-    TranslatedFiles(service).keep(".txt", f"{n}".encode() * 3000)  # type: ignore[arg-type]
-
-
-def read_of_translated_files(folder: Path) -> Any:
-    """All of them can be fetched, so each is whole."""
-    texts = [path.read_text() for path in folder.glob("*.txt")]
-    assert all(text == text[0] * 3000 for text in texts)
-    return max((int(text[0]) for text in texts), default=None)
-
-
 def text_in(name: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
         path = folder / name
@@ -274,7 +260,6 @@ WRITERS = {
     ),
     "report of the data": Writer(report_of, lambda f: None if (r := DataReport.read(f)) is None else r.learned),
     "trials of an experiment": Writer(trials_of, read_of_trials),
-    "translated file": Writer(translated_file_of, read_of_translated_files),
     "a small file": Writer(lambda f, n: write_atomically(f / "a", f"{n}".encode() * 3000), text_in("a")),
 }
 

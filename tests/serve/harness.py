@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from glassformer.serve.app import Served
 from glassformer.serve.auth import Auth
-from glassformer.serve.lifecycle import Server
-from glassformer.serve.limits import Limits
-from glassformer.serve.models import Models, ServedRun
+from glassformer.serve.command import Served
+from glassformer.serve.models import Models
+from glassformer.serve.requests import Limits
+from glassformer.serve.served_run import ServedRun
+from glassformer.serve.server import Server
 from tests.talking import make_run
 
 TRANSLATOR = {"data": {"source_languages": ["en"], "target_language": "de"}, "model": {"positions": "rotary"}}
@@ -86,9 +87,7 @@ class Running:
         raise AssertionError(f"something never ended: {books}")
 
     def worker(self, name: str) -> Any:
-        worker = self.served.models.runs[name].worker
-        assert worker is not None
-        return worker
+        return self.served.models.runs[name].workers[0]
 
 
 @contextmanager
@@ -113,8 +112,8 @@ def running(
                 bounds,
                 **({"device": "cpu", "report": log.append} | how),
             )
-            served = Served(models, bounds, auth, log.append, examples=examples, watched=watched)
-            server = Server(served, "127.0.0.1", 0, log.append)
+            served = Served(models, auth, log.append, examples=examples, watched=watched)
+            server = Server(served.middleware, "127.0.0.1", 0, log.append)
             box.update(served=served, server=server)
             task = asyncio.ensure_future(server._serve())
             while not server.started and not task.done():
@@ -146,6 +145,23 @@ def running(
         box["server"].should_exit = True
         thread.join(120)
         assert not thread.is_alive()
+
+
+BOUNDARY = {"Content-Type": "multipart/form-data; boundary=b"}
+
+
+def form_of(fields: dict[str, str], file: tuple[str, bytes] | None = None) -> bytes:
+    """The body of a multipart form with the boundary of BOUNDARY; `file`: its name and content."""
+    parts = [(f'name="{name}"', value.encode()) for name, value in fields.items()]
+    if file is not None:
+        parts.append((f'name="file"; filename="{file[0]}"', file[1]))
+    head = b"--b\r\nContent-Disposition: form-data; "
+    return b"".join(head + about.encode() + b"\r\n\r\n" + value + b"\r\n" for about, value in parts) + b"--b--\r\n"
+
+
+def events_of(body: bytes) -> list[Any]:
+    """The server-sent events of a response, without the [DONE] of OpenAI's."""
+    return [json.loads(line[6:]) for line in body.decode().split("\n\n") if line.startswith("data: {")]
 
 
 def until(what: Callable[[], Any], seconds: float = 30) -> Any:

@@ -14,13 +14,13 @@ from urllib.parse import urlencode
 import pytest
 
 from glassformer.errors import ConfigError, UserError
-from glassformer.serve.auth import Auth
-from glassformer.serve.command import keys_from, limits_from, served_runs
-from glassformer.serve.limits import Limits
+from glassformer.serve.auth import Auth, keys_from
+from glassformer.serve.command import limits_from, served_runs
 from glassformer.serve.middleware import OPEN, is_open
+from glassformer.serve.requests import Limits
 from tests.commands import call
 from tests.counts import count
-from tests.serve.harness import Running, make_runs, running, until
+from tests.serve.harness import Running, running, until
 from tests.serve.test_trust import held_up
 
 pytestmark = pytest.mark.slow
@@ -28,11 +28,6 @@ pytestmark = pytest.mark.slow
 KEY = "a-key-of-some-length"
 ASKED = {"q": "the cat sat on the mat.", "source": "en", "target": "de"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return make_runs(tmp_path_factory.mktemp("runs"), "translator", "writer")
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +168,8 @@ def test_what_cannot_be_read_is_no_error_of_ours(locked: Running) -> None:
     )
     kind = {"Content-Type": "multipart/form-data; boundary=b; charset=unicode_escape"}
     assert locked.ask("POST", "/translate", (form + "--b--\r\n").encode(), {**key, **kind})[0] == 400
-    assert not locked.served.middleware.in_flight and not any("request failed" in line for line in locked.log)
+    until(lambda: not locked.served.middleware.in_flight)
+    assert not any("request failed" in line for line in locked.log)
 
 
 HARMFUL = [

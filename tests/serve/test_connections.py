@@ -10,20 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.serve.connections import SPARE, connections_that_fit
-from glassformer.serve.limits import Limits
-from tests.serve.harness import Running, make_runs, running, until
+from glassformer.serve.requests import Limits
+from glassformer.serve.server import SPARE, connections_that_fit
+from tests.serve.harness import Running, running, until
 from tests.serve.test_lifecycle import Command
 from tests.serve.test_trust import ASKED
 
 pytestmark = pytest.mark.slow
 
 SLOW_BODY = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n"
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return make_runs(tmp_path_factory.mktemp("runs"), "translator")
 
 
 @contextmanager
@@ -48,20 +43,23 @@ def probes(server: Running) -> set[int]:
 def test_who_is_silent_makes_way(paths: list[Path], said: bytes) -> None:
     """Three times as many as may be, who say nothing, half a head, or a request and then nothing more: whoever comes is let in,
     probe or not, and there are never more than may be."""
-    with running(paths, Limits(connections=20, read_seconds=60.0)) as server, crowd(server.port, 60, said):
+    with running(paths[:1], Limits(connections=20, read_seconds=60.0)) as server, crowd(server.port, 60, said):
         there = server.server.server_state.connections
         assert probes(server) == {200} and server.post("/translate", ASKED)
         until(lambda: len(there) <= 20)
 
 
 def test_silence_ends(paths: list[Path]) -> None:
-    with running(paths, Limits(connections=20, read_seconds=0.3)) as server, crowd(server.port, 10):
+    with running(paths[:1], Limits(connections=20, read_seconds=0.3)) as server, crowd(server.port, 10):
         until(lambda: not server.server.server_state.connections, 9)
 
 
 def test_where_all_are_busy_probes_are_answered(paths: list[Path]) -> None:
     """As many as may be are in the middle of their requests: a few places are left, for probes alone."""
-    with running(paths, Limits(connections=20, read_seconds=60.0)) as server, crowd(server.port, 20, SLOW_BODY) as many:
+    with (
+        running(paths[:1], Limits(connections=20, read_seconds=60.0)) as server,
+        crowd(server.port, 20, SLOW_BODY) as many,
+    ):
         until(lambda: server.served.middleware.in_flight == 20)
         assert probes(server) == {200}
         for path, kind in (("/translate", str), ("/v1/completions", dict)):
@@ -78,7 +76,7 @@ def test_where_all_are_busy_probes_are_answered(paths: list[Path]) -> None:
 
 def test_few_open_files(paths: list[Path]) -> None:
     """More connections than the system lets the process have files open, which cannot be raised."""
-    command = Command(*paths, "--limit", "read_seconds=60", files=220)
+    command = Command(paths[0], "--limit", "read_seconds=60", files=220)
     try:
         until(lambda: command.server.ask("GET", "/readyz", timeout=30)[0] == 200)
         with crowd(command.server.port, 260):

@@ -21,11 +21,11 @@ from glassformer.errors import UserError
 from glassformer.formats.adapter import fingerprint
 from glassformer.models.weights import model_tensors
 from glassformer.runs.folder import RunFolder
-from glassformer.serve import learner
+from glassformer.serve import corrections
 from glassformer.serve.auth import Auth
 from glassformer.serve.corrections import Corrections
-from glassformer.serve.learning import Baseline, Replay, check_plausible
-from glassformer.serve.limits import Limits
+from glassformer.serve.learning import Baseline, check_plausible
+from glassformer.serve.requests import Limits
 from glassformer.tasks import translate
 from tests.commands import ENVIRONMENT, call
 from tests.number_pairs import ENGLISH, GERMAN, recipe, write_tsv
@@ -121,13 +121,13 @@ def test_whoever_stops_waiting_hears_that_it_is_kept(
     run: Path, wrong: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Caught: a 504 for a correction that is in the file, and is learned afterwards."""
-    go, real = threading.Event(), learner.learn
+    go, real = threading.Event(), corrections.learn
 
     def later(*given: Any) -> Any:
         go.wait(60)
         return real(*given)
 
-    monkeypatch.setattr(learner, "learn", later)
+    monkeypatch.setattr(corrections, "learn", later)
     with running([run], Limits(seconds=4), learn=True) as server:
         told = change(server, "/suggest", suggestion(wrong[0]))
         assert (told["id"], told["learned"], told["learning"]) == (1, False, True)
@@ -212,7 +212,7 @@ def test_what_is_no_translation_is_refused_and_not_kept(trained: Path, run: Path
 
 def test_likelihood_tells_translations_from_others(trained: Path) -> None:
     """Of the pairs as they are none is refused; with the target of another, most."""
-    baseline = Baseline(load(trained, device="cpu"), Replay.of(RunFolder.open(trained)))
+    baseline = Baseline(load(trained, device="cpu"), RunFolder.open(trained))
 
     def refused(pairs: list[tuple[str, str]]) -> int:
         count = 0

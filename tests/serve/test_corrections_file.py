@@ -15,8 +15,8 @@ from glassformer.formats.adapter import BESIDE, fingerprint
 from glassformer.models.weights import model_tensors
 from glassformer.runs.corrections import correction_problems, read_corrections
 from glassformer.serve import corrections
-from glassformer.serve.api_errors import APIError
 from glassformer.serve.corrections import Corrections
+from glassformer.serve.requests import APIError
 
 
 def network() -> nn.Module:

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from glassformer.serve.limits import Limits
 from glassformer.serve.middleware import OPEN
+from glassformer.serve.requests import Limits
 from tests.commands import ROOT
 
 pytestmark = pytest.mark.slow

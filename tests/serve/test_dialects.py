@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
-import glassformer
 from glassformer import tasks
 from glassformer.serve.completion import starts_of
 from glassformer.text.tokenizer import Tokenizer
-from tests.serve.harness import Running, make_runs, running
+from tests.serve.harness import BOUNDARY, Running, events_of, form_of
 from tests.talking import SENTENCES
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return make_runs(tmp_path_factory.mktemp("runs"), "translator", "writer")
-
-
-@pytest.fixture(scope="module")
-def server(paths: Any) -> Iterator[Running]:
-    with running(paths) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def translator(paths: Any) -> Any:
-    return glassformer.load(paths[0], device="cpu")
-
-
-@pytest.fixture(scope="module")
-def writer(paths: Any) -> Any:
-    return glassformer.load(paths[1], device="cpu")
 
 
 # ---- LibreTranslate
@@ -79,9 +55,7 @@ def test_every_way_of_saying_it(server: Running, translator: Any, way: str) -> N
     elif way == "query":
         status, _, found = server.ask("POST", "/translate?" + urlencode(said))
     else:
-        parts = "".join(f'--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in said.items())
-        headers = {"Content-Type": "multipart/form-data; boundary=b"}
-        status, _, found = server.ask("POST", "/translate", (parts + "--b--\r\n").encode(), headers)
+        status, _, found = server.ask("POST", "/translate", form_of(said), BOUNDARY)
     assert status == 200, found
     wanted = translator.translate(text, n_best=3)
     assert found.pop("unknown") == list("&=%ï你好?")
@@ -134,28 +108,9 @@ def test_a_stream_says_what_the_answer_says(server: Running, translator: Any) ->
         "POST", "/translate", {"q": text, "source": "en", "target": "de", "stream": True, "scores": True}
     )
     assert headers["content-type"].startswith("text/event-stream")
-    events = [json.loads(line[6:]) for line in body.decode().split("\n\n") if line]
+    events = events_of(body)
     said = "".join(event["delta"] for event in events[:-1])
     assert len(events) > 10 and said == events[-1]["translatedText"] == str(translator.translate(text, beam=1))
-
-
-def test_files(server: Running, translator: Any) -> None:
-    lines = ["the cat sat.", "", "a dog ran."]
-    parts = "".join(
-        f'--b\r\nContent-Disposition: form-data; name="{k}"{extra}\r\n\r\n{v}\r\n'
-        for k, v, extra in [
-            ("source", "en", ""),
-            ("target", "de", ""),
-            ("file", "\n".join(lines), '; filename="a.txt"\r\nContent-Type: text/plain'),
-        ]
-    )
-    headers = {"Content-Type": "multipart/form-data; boundary=b"}
-    status, _, found = server.ask("POST", "/translate_file", (parts + "--b--\r\n").encode(), headers)
-    assert status == 200, found
-    _, kind, content = server.ask("GET", found["translatedFileUrl"].removeprefix(server.address))
-    wanted = [str(translator.translate(line)) if line else "" for line in lines]
-    assert content.decode().split("\n")[:3] == wanted and "attachment" in kind["content-disposition"]
-    assert server.ask("GET", "/download_file/other.txt")[0] == 404
 
 
 def test_settings_of_the_frontend(server: Running) -> None:

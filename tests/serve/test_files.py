@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import io
 import zipfile
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,33 +12,19 @@ from typing import Any
 import psutil
 import pytest
 
-import glassformer
 from glassformer.formats.documents.reader import translate_document
-from glassformer.serve.limits import Limits
-from glassformer.serve.translated_files import READER
-from tests.serve.harness import Running, make_runs, running, until
+from glassformer.serve.libretranslate import READER
+from glassformer.serve.requests import Limits
+from tests.serve.harness import BOUNDARY, Running, form_of, running, until
 
 pytestmark = pytest.mark.slow
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return make_runs(tmp_path_factory.mktemp("runs"), "translator")
-
-
-@pytest.fixture(scope="module")
-def server(paths: Any) -> Iterator[Running]:
-    with running(paths) as found:
-        yield found
-
-
 def translated_file(server: Running, name: str, content: bytes) -> tuple[int, Any, bytes]:
     """What the server says to a file, and the file that comes of it."""
-    fields = [("source", b"en", ""), ("target", b"de", ""), ("file", content, f'; filename="{name}"')]
-    head = "--b\r\nContent-Disposition: form-data; name="
-    form = b"".join(f'{head}"{k}"{x}\r\n\r\n'.encode() + v + b"\r\n" for k, v, x in fields) + b"--b--\r\n"
-    status, _, said = server.ask("POST", "/translate_file", form, {"Content-Type": "multipart/form-data; boundary=b"})
+    form = form_of({"source": "en", "target": "de"}, (name, content))
+    status, _, said = server.ask("POST", "/translate_file", form, BOUNDARY)
     url = said["translatedFileUrl"].removeprefix(server.address) if status == 200 else ""
     return status, said, server.ask("GET", url)[2] if url else b""
 
@@ -75,13 +60,13 @@ def unpacked(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_documents_are_translated_as_the_command_does_it(
-    server: Running, paths: Any, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+    server: Running, translator: Any, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Broken variants: times, fences and tags go to the model, line by line; what had to be left is not told."""
     (tmp_path / name).write_bytes(DOCUMENTS[name])
     status, said, found = translated_file(server, name, DOCUMENTS[name])
     assert status == 200, said
-    wanted = translate_document(glassformer.load(paths[0], device="cpu"), tmp_path / name)
+    wanted = translate_document(translator, tmp_path / name)
     assert unpacked(found) == unpacked(wanted) != unpacked(DOCUMENTS[name])
     left = 1 if name == "a.docx" else None
     assert said.get("paragraphsLeft") == left and ("1 paragraphs of" in capsys.readouterr().err) == bool(left)
@@ -125,19 +110,18 @@ def test_a_file_gets_no_more_than_is_given_to_it(paths: Any, bounds: dict[str, A
 
 def test_who_leaves_takes_the_reader_along(server: Running) -> None:
     """Broken variant: the program goes on to read for nobody."""
-    content = b"[[a]" * 60_000
-    head = '--b\r\nContent-Disposition: form-data; name="file"; filename="a.md"\r\n\r\n'
-    more = "".join(f'\r\n--b\r\nContent-Disposition: form-data; name="{k}"\r\n\r\nen' for k in ("source", "target"))
-    body = head.encode() + content + more.encode() + b"\r\n--b--\r\n"
+    form = form_of({"source": "en", "target": "en"}, ("a.md", b"[[a]" * 60_000))
     connection = http.client.HTTPConnection("127.0.0.1", server.port)
-    connection.request("POST", "/translate_file", body, {"Content-Type": "multipart/form-data; boundary=b"})
+    connection.request("POST", "/translate_file", form, BOUNDARY)
     until(lambda: readers())
     connection.close()
     until(lambda: not readers())
 
 
-def test_a_plain_text_is_translated_line_by_line(server: Running, paths: Any) -> None:
+def test_a_plain_text_is_translated_line_by_line(server: Running, translator: Any) -> None:
     lines = ["the cat {name}.", "", "- a <b>dog</b> ran."]
-    found = translated_file(server, "a.txt", "\r\n".join(lines).encode())[2].decode()
-    model = glassformer.load(paths[0], device="cpu")
-    assert found == "".join((str(model.translate(line)) if line else "") + "\n" for line in lines)
+    said, found = translated_file(server, "a.txt", "\r\n".join(lines).encode())[1:]
+    assert found.decode() == "".join((str(translator.translate(line)) if line else "") + "\n" for line in lines)
+    headers = server.ask("GET", said["translatedFileUrl"].removeprefix(server.address))[1]
+    assert "attachment" in headers["content-disposition"]
+    assert server.ask("GET", "/download_file/other.txt")[0] == 404

@@ -8,29 +8,22 @@ import json
 import math
 import threading
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from glassformer.inspection import saliency
-from glassformer.serve import arrays
+from glassformer.serve import pages
 from glassformer.serve.auth import Auth
-from tests.serve.harness import Running, make_runs, running
+from tests.serve.harness import Running, running
 
 TEXT = "the cat ran"
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_runs(tmp_path_factory.mktemp("live"), "translator")[0]
-
-
-@pytest.fixture(scope="module")
-def server(path: Path) -> Iterator[Running]:
-    with running([path]) as found:
-        yield found
+def path(paths: list[Path]) -> Path:
+    return paths[0]
 
 
 @pytest.mark.slow
@@ -63,7 +56,7 @@ def test_cuts_and_forced_tokens_are_their_askers_alone(server: Running, path: Pa
 def test_bytes_are_the_same_report(server: Running, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Array for array, small ones with the report and large ones by themselves; what is held has a bound, and the oldest report
     goes first. Caught: an array at another's place, everything kept for ever."""
-    monkeypatch.setattr(arrays, "SMALL", 400)
+    monkeypatch.setattr(pages, "SMALL", 400)
     asked = {"model": path.name, "text": TEXT, "data": True, "explained": False}
     plain = server.post("/look", asked)
     seen = set()
@@ -97,9 +90,9 @@ def test_bytes_are_the_same_report(server: Running, path: Path, monkeypatch: pyt
     first = found.pop("arrays")
     compare(plain, found, found.pop("body"))
     assert seen == {2, 3}
-    monkeypatch.setattr(arrays, "HELD", 1)
+    monkeypatch.setattr(pages, "HELD", 1)
     second = read()["arrays"]
-    assert list(server.served.pages.arrays.held) == [second]
+    assert list(server.served.inspections.held) == [second]
     assert server.ask("GET", f"/open/arrays/{first}/0")[0] == 404
 
 

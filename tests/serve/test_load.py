@@ -25,19 +25,14 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, status_code_conformance
 
-from glassformer.serve.limits import Limits
+from glassformer.serve.requests import Limits
 from tests.counts import count
-from tests.serve.harness import Running, make_runs, running
+from tests.serve.harness import Running, running
 from tests.serve.test_trust import ASKED
 
 pytestmark = pytest.mark.slow
 
 SOAK = bool(os.environ.get("GLASSFORMER_SOAK"))
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return make_runs(tmp_path_factory.mktemp("runs"), "translator", "writer")
 
 
 @pytest.fixture(scope="module")

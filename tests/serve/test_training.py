@@ -12,9 +12,8 @@ import pytest
 
 from glassformer.config import read_recipe
 from glassformer.runs.folder import RunFolder
-from glassformer.serve.api_errors import APIError
-from glassformer.serve.limits import Limits
 from glassformer.serve.models import Models
+from glassformer.serve.requests import APIError, Limits
 from glassformer.serve.training import Training, new_lines
 from tests.serve.harness import Running, make_runs, running, until
 

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-import glassformer
 from glassformer import tasks
-from tests.serve.harness import Running, make_runs, running
+from tests.serve.harness import BOUNDARY, Running, events_of, form_of
+from tests.serve.test_trust import ASKED
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return make_runs(tmp_path_factory.mktemp("runs"), "translator", "writer")
-
-
-@pytest.fixture(scope="module")
-def server(paths: Any) -> Iterator[Running]:
-    with running(paths) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def translator(paths: Any) -> Any:
-    return glassformer.load(paths[0], device="cpu")
 
 
 def test_translations(server: Running, translator: Any) -> None:
@@ -84,3 +67,42 @@ def test_translations_refused(server: Running, asked: dict[str, Any], param: str
     status, _, body = server.ask("POST", "/v1/translations", asked)
     assert status == 400 and body["error"]["param"] == param and body["error"]["message"]
     assert server.ask("POST", "/v1/translations", {"input": "a", "model": "nobody"})[0] == 404
+
+
+# ---- words that the vocabulary does not have are told in every kind of answer, and nothing is where there are none
+
+
+LOST = "the Ω cat Ω 你"  # of these letters the runs know none but those of `the cat`
+
+
+def test_unknown_words_of_translations(server: Running) -> None:
+    def told(**changes: Any) -> Any:
+        return server.post("/translate", {**ASKED, **changes}).get("unknown")
+
+    assert told() is None and told(q=["the cat", "a dog"]) is None
+    assert told(q=LOST) == ["Ω", "你"] and told(q="the\ncat Ω") == ["Ω"]
+    assert told(q=["the cat", LOST, "Ω"]) == [[], ["Ω", "你"], ["Ω"]]
+    assert told(q="<b>Ω</b> the <i>你 Ω</i>", format="html") == ["Ω", "你"]
+    assert told(q=["<b>a</b>", "<i>Ω</i>"], format="html") == [[], ["Ω"]]
+    for text, wanted in ((LOST, ["Ω", "你"]), ("the cat", None)):
+        streamed = events_of(server.ask("POST", "/translate", {**ASKED, "q": text, "stream": True})[2])
+        assert streamed[-1].get("unknown") == wanted
+        form = form_of({"source": "en", "target": "de"}, ("a.txt", f"a\n{text}\n".encode()))
+        found = server.ask("POST", "/translate_file", form, BOUNDARY)[2]
+        assert found.get("unknown") == wanted
+
+
+@pytest.mark.parametrize("model", ["writer", "translator"])
+def test_unknown_words_of_completions_and_chats(server: Running, model: str) -> None:
+    for path, asked in (
+        ("completions", lambda text: {"prompt": text}),
+        ("chat/completions", lambda text: {"messages": [{"role": "user", "content": text}]}),
+    ):
+        for text, wanted in ((LOST, ["Ω", "你"]), ("the cat", None)):
+            body = {"model": model, "max_tokens": 2, **asked(text)}
+            assert server.post(f"/v1/{path}", body).get("unknown") == wanted
+            streamed = events_of(server.ask("POST", f"/v1/{path}", {**body, "stream": True})[2])
+            ends = [e for e in streamed if e["choices"] and e["choices"][0]["finish_reason"]]
+            assert [e.get("unknown") for e in ends] == [wanted] and not any(
+                "unknown" in e for e in streamed if e not in ends
+            )

@@ -19,19 +19,14 @@ import pytest
 import glassformer
 from glassformer.decode import Driver
 from glassformer.decode.stepper import ModelStepper
-from glassformer.serve.fair_queue import FairQueue
-from glassformer.serve.limits import Limits
+from glassformer.serve.jobs import FairQueue
+from glassformer.serve.requests import Limits
 from tests.counts import count
 from tests.serve.harness import begin, finish, make_runs, running, until
 
 pytestmark = pytest.mark.slow
 
 ASKED = {"q": "the cat sat on the mat.", "source": "en", "target": "de"}
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return make_runs(tmp_path_factory.mktemp("runs"), "translator", "writer")
 
 
 @pytest.fixture(scope="module")
@@ -125,19 +120,6 @@ def test_sizes_and_times(paths: list[Path]) -> None:
 
 
 # ---- fairness
-
-
-def test_turns_are_taken_by_cost() -> None:
-    queue: FairQueue[tuple[str, int]] = FairQueue()
-    for n in range(100):
-        queue.add("huge", ("huge", n), 4)
-    for n in range(30):
-        assert queue.take() == ("huge", n)
-    for small in range(5):
-        queue.add(small, (str(small), 0), 4)
-    assert {name for name, _ in (queue.take() for _ in range(6))} >= {"0", "1", "2", "3", "4"}
-    queue.drop("huge")
-    assert queue.take() is None and not queue
 
 
 def test_rows_of_a_kind_that_does_not_fit_wait() -> None:

@@ -1,4 +1,4 @@
-// Reports whose arrays are bytes: small ones come with their report, a large one is asked for when a view draws it (serve/arrays.py).
+// Reports whose arrays are bytes: small ones come with their report, a large one is asked for when a view draws it (serve/pages.py).
 
 import { askBytes } from "./ask.js";
 import { readArraysBy } from "./data.js";

@@ -87,12 +87,16 @@ class Rows:
         return Rows(tokens, (positions < ends[:, None]).to(tokens.dtype), positions, "padded")
 
     @staticmethod
-    def from_lists(sentences: Sequence[Sequence[int]]) -> Rows:
-        """One sentence a row, padded on the right to the longest."""
-        lengths = [len(sentence) for sentence in sentences]
-        width = max(lengths, default=0)
-        tokens = torch.tensor([[*s, *[0] * (width - len(s))] for s in sentences], dtype=torch.long)
-        return Rows.padded(tokens.view(len(sentences), width), lengths)
+    def from_lists(sentences: Sequence[Sequence[int]], *, side: Literal["right", "left"] = "right") -> Rows:
+        """One sentence a row, padded to the longest."""
+        width = max((len(s) for s in sentences), default=0)
+        lengths = [len(s) for s in sentences]
+        if side == "right" or min(lengths, default=0) == width:
+            tokens = torch.tensor([[*s, *[0] * (width - len(s))] for s in sentences], dtype=torch.long)
+            return Rows.padded(tokens.view(len(sentences), width), lengths)
+        tokens = torch.tensor([[*[0] * (width - len(s)), *s] for s in sentences], dtype=torch.long)
+        columns = torch.arange(width).expand_as(tokens) - (width - torch.tensor(lengths))[:, None]
+        return Rows(tokens, (columns >= 0).long(), columns.clamp(min=0), "packed")
 
     @staticmethod
     def pack(rows: Sequence[Sequence[Sequence[int]]], width: int) -> Rows:

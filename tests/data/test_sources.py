@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from glassformer.config import DataConfig
 from glassformer.data import files
-from glassformer.data.sources import Document, SplitReader, open_split
+from glassformer.data.files import Document
+from glassformer.data.sources import SplitReader, open_split
 from glassformer.errors import UserError
 from tests.counts import count
 from tests.data_files import lines, write

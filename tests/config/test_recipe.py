@@ -104,13 +104,6 @@ WRONG_OVERRIDES = {
 }
 
 
-@pytest.mark.parametrize(("override", "words"), WRONG_OVERRIDES.items())
-def test_a_wrong_override(override: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as error:
-        read_recipe(write(tmp_path, ""), [override])
-    assert words in one_sentence(error)
-
-
 WRONG_RECIPES = {
     "[modle]\nn_head = 2": "there is no setting 'modle' in a recipe (did you mean 'model'?)",
     "[model]\nn_haed = 2": "there is no setting 'n_haed' in [model] (did you mean 'n_head'?)",
@@ -122,10 +115,11 @@ WRONG_RECIPES = {
 }
 
 
-@pytest.mark.parametrize(("text", "words"), WRONG_RECIPES.items())
-def test_a_wrong_recipe(text: str, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "words"), [*WRONG_RECIPES.items(), *WRONG_OVERRIDES.items()])
+def test_a_wrong_recipe_or_override(text: str, words: str, tmp_path: Path) -> None:
+    is_override = text in WRONG_OVERRIDES
     with pytest.raises(ConfigError) as error:
-        read_recipe(write(tmp_path, text))
+        read_recipe(write(tmp_path, "" if is_override else text), [text] if is_override else [])
     assert words in one_sentence(error)
 
 

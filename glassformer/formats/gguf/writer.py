@@ -26,8 +26,8 @@ from torch import Tensor
 from glassformer.config import DecodeConfig, ModelConfig
 from glassformer.decode import SpecialTokens
 from glassformer.formats.gguf.spec import architecture_of, cut_of, gguf_tensors, read_gguf
-from glassformer.formats.huggingface.importing import adds_begin, in_our_order
-from glassformer.formats.huggingface.tokenizers import one_id, read_tokenizers
+from glassformer.formats.huggingface.importing import in_our_order
+from glassformer.formats.huggingface.tokenizers import adds_begin, one_id, read_tokenizers
 from glassformer.formats.huggingface.vocabulary import ImportedModel, Vocabulary, origin_of
 from glassformer.formats.huggingface.writer import write_tokenizers
 from glassformer.formats.runtime import Ids, OurRuntime, Runtime

@@ -24,6 +24,7 @@ from glassformer.formats.huggingface.dialects.reading import refuse_settings, se
 from glassformer.formats.huggingface.generation import GenerationSettings, Taken, take_over
 from glassformer.formats.huggingface.tokenizers import (
     ExternalTokenizer,
+    adds_begin,
     control_ids,
     one_id,
     own_ids,
@@ -184,16 +185,6 @@ def recipe_of(name: str, config: ModelConfig, kind: str, decode: Mapping[str, An
     values = {"name": name, "about": f"Imported from a {kind} model.", "data": data, "decode": dict(decode)}
     recipe = Recipe.from_dict(values)
     return replace(recipe, model=config)
-
-
-def adds_begin(tokenizer: ExternalTokenizer, hf: Mapping[str, Any], folder: Path) -> bool:
-    """Does the tokenizer put the token that begins a text before each, as Llama's does?"""
-    begin = tokenizer.special.get("bos_token")
-    config = read_json(folder, "tokenizer_config.json", optional=True)
-    if isinstance(config.get("add_bos_token"), bool):
-        return bool(config["add_bos_token"])
-    processor = tokenizer.cut.get("post_processor") if isinstance(tokenizer.cut, dict) else None
-    return begin is not None and processor is not None and f'"{begin}"' in str(processor).replace("'", '"')
 
 
 def read_folder(

@@ -19,8 +19,8 @@ from typing import Any
 
 from glassformer.errors import UserError, install_hint
 from glassformer.files.structured import read_regular
-from glassformer.formats.untrusted import read_json
-from glassformer.text.imported import LARGEST_FILE, LONGEST_PIECE, MOST_PIECES
+from glassformer.formats.untrusted import inside, read_json
+from glassformer.text.imported import LARGEST_FILE, LONGEST_PIECE, MOST_PIECES, check_size
 from glassformer.text.tokenizer import CONTROL_NAMES
 
 CLASSES = {"bert": "Bert", "gpt2": "GPT2", "opt": "GPT2", "roberta": "Roberta", "bart": "Roberta"}
@@ -112,6 +112,44 @@ def added_tokens(folder: Path, config: Mapping[str, Any]) -> list[dict[str, Any]
             found[int(number)] = usual | known | {"id": int(number), "content": token["content"]}
     return [found[i] for i in sorted(found) if found[i]["content"]]
 
+
+def read_vocabulary(folder: Path, name: str) -> dict[int, str]:
+    """A vocab.json of names to numbers, turned round."""
+    found = read_json(folder, name, LARGEST_FILE)
+    if not 0 < len(found) <= MOST_PIECES or not all(type(i) is int and 0 <= i < MOST_PIECES for i in found.values()):
+        raise UserError(
+            "{folder} is no vocabulary of names and numbers, of at most {most_pieces:,}", folder / name, MOST_PIECES
+        )
+    if len(set(found.values())) < len(found):
+        raise UserError("{folder} gives one number to two names", folder / name)
+    return {i: piece for piece, i in found.items()}
+
+
+def byte_level_bpe(folder: Path, added: list[dict[str, Any]]) -> dict[str, Any]:
+    """GPT-2's `vocab.json` and `merges.txt` as a tokenizer.json."""
+    names = read_vocabulary(folder, "vocab.json")
+    content = read_regular(inside(folder, "merges.txt"), LARGEST_FILE)
+    check_size(content, str(folder / "merges.txt"))
+    lines = content.decode("utf-8", "replace").split("\n")
+    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    ids = {piece: i for i, piece in names.items()}
+    good = [pair for pair in merges if len(pair) == 2 and {*pair, "".join(pair)} <= ids.keys()]
+    model = {"type": "BPE", "vocab": ids, "merges": good, "unk_token": None}
+    return tokenizer_json(model, added, pre_tokenizer=BYTE_LEVEL, decoder=BYTE_LEVEL)
+
+
+def word_pieces(folder: Path, added: list[dict[str, Any]], unknown: str) -> dict[str, Any]:
+    """BERT's `vocab.txt` as a tokenizer.json."""
+    content = read_regular(inside(folder, "vocab.txt"), LARGEST_FILE)
+    names = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    model: dict[str, Any] = {"type": "WordPiece", "vocab": {name.rstrip("\r"): i for i, name in enumerate(names)}}
+    model |= {"unk_token": unknown, "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+    decoder = {"type": "WordPiece", "prefix": "##", "cleanup": True}
+    cut = {"type": "BertPreTokenizer"}
+    return tokenizer_json(model, added, normalizer=bert_normalizer({}), pre_tokenizer=cut, decoder=decoder)
+
+
+# ------------------------------------------------------------------------------------------------------- SentencePiece
 
 LARGEST_MODEL = 32 << 20
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # kinds of pieces

@@ -18,23 +18,22 @@ from glassformer.errors import UserError
 from glassformer.files.structured import read_regular
 from glassformer.formats.huggingface.generation import GenerationSettings
 from glassformer.formats.huggingface.pipelines import (
-    BYTE_LEVEL,
     ROLES,
     SentencePiece,
     added_tokens,
     as_class_says,
-    bert_normalizer,
+    byte_level_bpe,
     class_of,
     pipeline,
     qwen2_cut,
     read_sentencepiece,
-    tokenizer_json,
+    read_vocabulary,
+    word_pieces,
 )
 from glassformer.formats.huggingface.vocabulary import Vocabulary
 from glassformer.formats.untrusted import inside, is_file, read_json
 from glassformer.text.imported import (
     LARGEST_FILE,
-    MOST_PIECES,
     ImportedTokenizer,
     check_pipeline,
     check_size,
@@ -163,42 +162,6 @@ def names_in(facts: dict[str, Any]) -> dict[int, str]:
     return names | {token["id"]: token["content"] for token in facts.get("added_tokens") or []}
 
 
-def read_vocabulary(folder: Path, name: str) -> dict[int, str]:
-    """A vocab.json of names to numbers, turned round."""
-    found = read_json(folder, name, LARGEST_FILE)
-    if not 0 < len(found) <= MOST_PIECES or not all(type(i) is int and 0 <= i < MOST_PIECES for i in found.values()):
-        raise UserError(
-            "{folder} is no vocabulary of names and numbers, of at most {most_pieces:,}", folder / name, MOST_PIECES
-        )
-    if len(set(found.values())) < len(found):
-        raise UserError("{folder} gives one number to two names", folder / name)
-    return {i: piece for piece, i in found.items()}
-
-
-def byte_level_bpe(folder: Path, added: list[dict[str, Any]]) -> dict[str, Any]:
-    """GPT-2's `vocab.json` and `merges.txt` as a tokenizer.json."""
-    names = read_vocabulary(folder, "vocab.json")
-    content = read_regular(inside(folder, "merges.txt"), LARGEST_FILE)
-    check_size(content, str(folder / "merges.txt"))
-    lines = content.decode("utf-8", "replace").split("\n")
-    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    ids = {piece: i for i, piece in names.items()}
-    good = [pair for pair in merges if len(pair) == 2 and {*pair, "".join(pair)} <= ids.keys()]
-    model = {"type": "BPE", "vocab": ids, "merges": good, "unk_token": None}
-    return tokenizer_json(model, added, pre_tokenizer=BYTE_LEVEL, decoder=BYTE_LEVEL)
-
-
-def word_pieces(folder: Path, added: list[dict[str, Any]], unknown: str) -> dict[str, Any]:
-    """BERT's `vocab.txt` as a tokenizer.json."""
-    content = read_regular(inside(folder, "vocab.txt"), LARGEST_FILE)
-    names = content.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    model: dict[str, Any] = {"type": "WordPiece", "vocab": {name.rstrip("\r"): i for i, name in enumerate(names)}}
-    model |= {"unk_token": unknown, "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
-    decoder = {"type": "WordPiece", "prefix": "##", "cleanup": True}
-    cut = {"type": "BertPreTokenizer"}
-    return tokenizer_json(model, added, normalizer=bert_normalizer({}), pre_tokenizer=cut, decoder=decoder)
-
-
 def languages_of(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """The names of languages that M2M100's models have behind their vocabulary."""
     for facts in (read_json(folder, "special_tokens_map.json", LARGEST_FILE, optional=True), config):
@@ -254,6 +217,16 @@ def read_tokenizers(folder: Path) -> tuple[ExternalTokenizer, ExternalTokenizer]
     silent = {token["content"] for token in facts.get("added_tokens") or [] if token.get("special")}
     one = ExternalTokenizer(names_in(facts), special, facts, str(folder / where), silent)
     return one, one
+
+
+def adds_begin(tokenizer: ExternalTokenizer, hf: Mapping[str, Any], folder: Path) -> bool:
+    """Does the tokenizer put the token that begins a text before each, as Llama's does?"""
+    begin = tokenizer.special.get("bos_token")
+    config = read_json(folder, "tokenizer_config.json", optional=True)
+    if isinstance(config.get("add_bos_token"), bool):
+        return bool(config["add_bos_token"])
+    processor = tokenizer.cut.get("post_processor") if isinstance(tokenizer.cut, dict) else None
+    return begin is not None and processor is not None and f'"{begin}"' in str(processor).replace("'", '"')
 
 
 # ------------------------------------------------------------------------------------------------- what stands for what

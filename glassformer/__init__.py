@@ -76,35 +76,18 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "BERT",
-    "GPT",
     "Classifier",
-    "DataConfig",
-    "DecodeConfig",
     "Embedder",
     "Filler",
     "Generator",
-    "ModelConfig",
-    "MultiHeadAttention",
-    "Recipe",
-    "Rows",
     "Tagger",
-    "TrainConfig",
-    "Transformer",
     "Translator",
-    "ablate",
-    "attention",
-    "attention_view",
-    "build_model",
     "evaluate",
     "export",
     "load",
-    "look",
-    "preset",
-    "record",
-    "replace",
-    "run_with_cache",
-    "tap_names",
-    "tap_shapes",
     "train",
 ]
+__all__ += ["DataConfig", "DecodeConfig", "ModelConfig", "Recipe", "TrainConfig"]
+__all__ += ["BERT", "GPT", "Transformer", "build_model", "preset"]
+__all__ += ["MultiHeadAttention", "Rows", "attention", "attention_view", "look"]
+__all__ += ["ablate", "record", "replace", "run_with_cache", "tap_names", "tap_shapes"]

@@ -190,7 +190,7 @@ def improve(
     Example: improve pairs.tsv --text german.txt --minutes 30
 
     source (PAIRS|RUN): A file of pairs, such as a TSV: source, tab, target; or two aligned ones. With --only, a run.
-    overrides ([KEY.SUB=VALUE]...): Changes of the recipe, such as train.steps=200.
+    overrides (KEY.SUB=VALUE): Changes of the recipe, such as train.steps=200.
     only (STEP): This step alone: distill or backtranslate.
     text: Text of the target language to be translated back; distill: more texts for the teacher to translate. A sentence a line.
     test: Pairs to score on in the end; held out of the others, or the run's own, if not said.

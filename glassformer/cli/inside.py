@@ -113,7 +113,7 @@ def serve(
 
     Example: serve runs/dates --port 5000
 
-    runs (RUN...): Run folders; each is loaded and has to answer once.
+    runs (RUN): Run folders; each is loaded and has to answer once.
     host: The address to listen on; any but a loopback one needs a key.
     port: The port; 0 takes a free one.
     languages: What a run translates, where its recipe does not say: de:en, or NAME=de,fr:en for one of several.
@@ -139,7 +139,7 @@ def open_(runs: list[Path], *, port: int = 0, no_browser: bool = False, device: 
 
     Example: open runs/dates
 
-    runs (RUN...): Run folders, or a folder in which there are some.
+    runs (RUN): Run folders, or a folder in which there are some.
     port: The port on this machine; 0 takes a free one.
     no_browser: Only say the address; open it yourself.
     """

@@ -18,6 +18,7 @@ from glassformer.language import _, localized
 from glassformer.screen import rank_of_several, warn
 
 DEFECT = 70  # EX_SOFTWARE
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 AS_PYTHON_DOES = warnings.showwarning
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")  # torch's words: Linux, ARM, CUDA
 
@@ -71,36 +72,24 @@ def tell(error: BaseException) -> int:
     if isinstance(error, UserError):
         warn(f"{speaker()}: {localized(str(error))}")
         return error.exit_code
+    sentence, code = None, 2
     if isinstance(error, OSError) and error.errno is not None:
-        where = error.filename if error.filename is not None else "stdout"
-        if error.filename is None:
+        if error.filename is not None:
+            path = os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename
+            sentence = _("{path} cannot be used: {reason}", path, error.strerror)
+        else:
             give_up_stdout()
-        if isinstance(where, bytes):
-            where = os.fsdecode(where)
-        if error.filename is not None or error.errno in (
-            errno.ENOSPC,
-            errno.EDQUOT,
-            errno.EIO,
-            errno.EBADF,
-            errno.EFBIG,
-        ):
-            if error.filename is None:
-                said = _("{filename} cannot be written: {reason}", where, error.strerror)
-            else:
-                said = _("{path} cannot be used: {reason}", where, error.strerror)
-            warn(f"{speaker()}: {localized(said)}")
-            return 2
-    if isinstance(error, MemoryError) or any(sign in str(error) for sign in OUT_OF_MEMORY):
-        said = _("out of memory; ask for less at a time (a smaller model, batch, beam or text)")
-        warn(f"{speaker()}: {localized(said)}")
-        return 2
-    kept = keep_trace(error)
-    what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    said = _("this is a defect of glassformer, not of yours ({what})", what)
-    if kept:
-        said = _("{defect}; what happened is written in {path}", said, kept)
-    warn(f"{speaker()}: {localized(said)}")
-    return DEFECT
+            if error.errno in FULL:
+                sentence = _("{filename} cannot be written: {reason}", "stdout", error.strerror)
+    if sentence is None and (isinstance(error, MemoryError) or any(sign in str(error) for sign in OUT_OF_MEMORY)):
+        sentence = _("out of memory; ask for less at a time (a smaller model, batch, beam or text)")
+    if sentence is None:
+        code, trace = DEFECT, keep_trace(error)
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        sentence = _("this is a defect of glassformer, not of yours ({what})", what)
+        sentence = _("{defect}; what happened is written in {path}", sentence, trace) if trace else sentence
+    warn(f"{speaker()}: {localized(sentence)}")
+    return code
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from glassformer.screen import be_quiet
 SHARED = """
 run: A run folder.
 texts (TEXT): Texts; without any, lines of stdin.
-overrides ([KEY.SUB=VALUE]...): Changes, such as train.steps=200.
+overrides (KEY.SUB=VALUE): Changes, such as train.steps=200.
 file: A file with a text a line.
 out: A new file for the answers, line by line.
 resume: With --file and --out: go on with an interrupted job.
@@ -46,7 +46,7 @@ source_field: CSV, JSON, Parquet: the field of the source.
 target_field: The field of the target.
 device: auto (CUDA where there is one), cpu, cuda or mps (Apple's, not tested).
 step: Use the checkpoint of this step.
-quiet (--quiet -q): Say nothing but what was asked for and what goes wrong.
+quiet (--quiet -q): Print only results and errors.
 """
 NAMED = {
     "translate": ("beam", "n_best", "max_new_tokens", "batch_size", "engine"),
@@ -189,7 +189,8 @@ def as_command(verb: Callable[..., Any]) -> Callable[..., Any]:
     signature, description = inspect.signature(verb, eval_str=True), describe(verb)
     parameters = list(signature.parameters.values())
     if parameters and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD:
-        parameters[-1:] = decoding_parameters(verb.__name__)
+        place = list(signature.parameters).index("settings")
+        parameters[place:] = [*decoding_parameters(verb.__name__), *parameters[place:-1]]
     quiet_option = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool)
     parameters.append(quiet_option)
     about = decoding_help() | described_parameters(SHARED) | description.parameters

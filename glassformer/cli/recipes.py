@@ -124,7 +124,7 @@ def init(files: list[str] | None = None, *, out: Path | None = None, task: str |
 
     Example: init pairs.tsv
 
-    files ([FILE]... [KEY.SUB=VALUE]...): Data: train, val and test, a file each, or two aligned ones; and changes, such as
+    files (FILE|KEY.SUB=VALUE): Data: train, val and test, a file each, or two aligned ones; and changes, such as
         data.source_field=en.
     out: The recipe's file; NAME.toml by default, by the data's name.
     """
@@ -172,7 +172,7 @@ def plan(recipe: str, overrides: list[str] | None = None, *, seconds: float = 5.
     Example: plan dates train.steps=200
 
     recipe (RECIPE|FILE): A recipe's name, a .toml file or a file of data to train on.
-    overrides ([FILE|KEY.SUB=VALUE]...): Behind a file of data those for val and test; changes, such as train.steps=200.
+    overrides (FILE|KEY.SUB=VALUE): Behind a file of data those for val and test; changes, such as train.steps=200.
     seconds: How long to measure; the speed of steps that take longer is told by smaller ones.
     """
     if (Path(recipe) / "run.json").exists():

@@ -53,7 +53,7 @@ def evaluate(
 
     Example: evaluate runs/dates --limit 100
 
-    overrides ([KEY.SUB=VALUE]...): How to read and write, such as data.format=csv decode.beam=1.
+    overrides (KEY.SUB=VALUE): How to read and write, such as data.format=csv decode.beam=1.
     split: train, val or test; test if not said, or what there is.
     file: Score this file instead, in a format of training data.
     source: Score this file of sources (one a line) instead.
@@ -148,7 +148,7 @@ def score(
 
     Example: score runs/dates --file pairs.tsv
 
-    overrides ([data.KEY=VALUE]...): How to read the file, such as data.source_field=en.
+    overrides (data.KEY=VALUE): How to read the file, such as data.source_field=en.
     file: Pairs as for training: TSV, CSV, JSON, JSONL, Parquet; or a text a line.
     target: The targets, where --file holds the sources alone.
     out: Write there instead of stdout; a new file.

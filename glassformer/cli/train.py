@@ -58,7 +58,7 @@ def train(
 
     recipe (RECIPE|FILE): A recipe's name, a .toml file, a file of data to train on, or (with --resume) a run
         folder.
-    overrides ([FILE|KEY.SUB=VALUE]...): Behind a file of data those for val and test; changes, such as
+    overrides (FILE|KEY.SUB=VALUE): Behind a file of data those for val and test; changes, such as
         train.steps=200.
     data: Train on this file; again for val and test. Without a recipe, one is chosen for it.
     out: The run's folder; runs/NAME by default.

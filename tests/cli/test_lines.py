@@ -149,7 +149,9 @@ def test_an_interrupted_job_ends_as_if_it_had_not_been(
     asked: list[int] = []
     with monkeypatch.context() as patch:
         answer = lines.TextJob.reply
-        patch.setattr(lines.TextJob, "reply", lambda self, own: asked.append(len(own)) or answer(self, own))
+        patch.setattr(
+            lines.TextJob, "reply", lambda self, own, called: asked.append(len(own)) or answer(self, own, called)
+        )
         translate.translate(run, file=source, out=out, resume=True, **SMALL)
         assert out.read_bytes() == whole.read_bytes() and 0 < sum(asked) < 60, asked
         before = list(asked)

@@ -211,33 +211,6 @@ def test_json_has_everything_and_one_object_a_text(quick_run: Path, capfd: pytes
     assert len(two["answers"][0]["parts"]) == 2 and "\n" in two["answers"][0]["text"]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"beam": 4, "temperature": 0.5},
-        {"trace": True},
-        {"n_best": 5, "beam": 2},
-        {"settings": ["alhpa=1"]},
-        {"settings": ["alpha"]},
-        {"term": ["丂"]},
-        {"term": ["cat"], "ban": ["cat"]},
-        {"file": Path("a"), "texts": ["b"]},
-        {"out": Path("no such folder/a")},
-        {"resume": True},
-        {"file": Path("no such file"), "texts": None},
-        {"glossary": Path("no such file")},
-        {"engine": "abacus"},
-        {"engine": "int8", "batch_invariant": True},
-    ],
-)
-def test_what_contradicts_is_refused_before_anything_is_answered(
-    quick_run: Path, options: dict[str, Any], capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(UserError) as error:
-        translate.translate(quick_run, **{"texts": ["the cat"], **options})
-    assert "\n" not in str(error.value) and capfd.readouterr().out == ""
-
-
 def test_every_engine_answers_and_the_same_but_for_rounding(
     quick_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,7 +28,7 @@ def homework(
 
     Example: homework attention
 
-    names ([NAME]...): Exercises; without any, they are listed.
+    names (NAME): Exercises; without any, they are listed.
     out: The file to write; NAME.py by default. A new file.
     check (FILE.py): Grade this file: it is run, with all your rights.
     seconds: With --check: how long the file may take; longer, and it is not graded.

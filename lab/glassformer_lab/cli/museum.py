@@ -21,7 +21,7 @@ def museum(words: list[str] | None = None, *, show_list: bool = False, out: Path
 
     Example: museum softmax-twice
 
-    words ([NAME|KEY.SUB=VALUE]...): Mistakes, all by default; and changes of the recipe.
+    words (NAME|KEY.SUB=VALUE): Mistakes, all by default; and changes of the recipe.
     show_list (--list): Only name the mistakes.
     out: Where runs, table and figure go.
     """

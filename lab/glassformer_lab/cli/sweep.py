@@ -40,7 +40,7 @@ def sweep(
     Example: sweep dates --vary model.n_layer=1,2,4 --seeds 3
 
     recipe: A recipe's name or a .toml file, or a ready ablation; without it, a list.
-    overrides ([KEY.SUB=VALUE]...): Changes for every trial.
+    overrides (KEY.SUB=VALUE): Changes for every trial.
     vary (KEY=A,B,C): Vary this; settings that move together in one: 'K=1,2 L=8,4'.
     seeds: Trainings of each variant, with seeds one after the other; 3.
     out: Where everything goes; runs/sweep/NAME by default.

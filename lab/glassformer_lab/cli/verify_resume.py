@@ -18,7 +18,7 @@ def verify_resume(recipe: str, overrides: list[str] | None = None, *, steps: int
     Example: verify-resume dates --steps 20
 
     recipe: A recipe's name or a .toml file.
-    overrides ([KEY.SUB=VALUE]...): Changes, such as train.ema=0.99.
+    overrides (KEY.SUB=VALUE): Changes, such as train.ema=0.99.
     steps: n: trains 2n steps, and n, a kill, a resume and n.
     """
     from glassformer.runs import pick_device

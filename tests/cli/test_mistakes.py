@@ -95,14 +95,6 @@ MISTAKES: list[tuple[str, str]] = [
     ("train mine.toml data.train=empty.tsv", "empty.tsv is empty"),
     ("train mine.toml data.train=latin.tsv", "latin.tsv, line 2: not valid UTF-8 (byte 0xfc)"),
     ("train mine.toml data.train=short.de data.train_target=long.en", "short.de: 80 lines, but long.en has 81"),
-    (
-        "train mine.toml data.task=text data.train=lines.txt data.val=lines.txt model.family=gpt",
-        "less than one block of 32",
-    ),
-    (
-        "train mine.toml data.train=labels.tsv data.val=other.tsv data.task=classify model.family=bert model.head=classify",
-        "the label 'fr' in the val data never occurs in training, which knows de, en",
-    ),
     # ---- a model of another family
     ("translate runs/gpt hello", "this run is a GPT made to generate; it cannot translate"),
     ("generate runs/mt hello", "this run is an encoder-decoder made to translate; it cannot generate"),
@@ -122,7 +114,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("translate runs/mt hello --file lines.txt", "texts come as arguments or from --file, not both"),
     ("translate runs/mt hello --resume", "--resume goes on with the answers to a file"),
     ("translate runs/mt hello --term 丂", "丂"),
-    ("translate runs/mt hello --term cat --ban cat", "cat"),
+    ("translate runs/mt hello --term cat --ban cat", "contains a sequence that is banned; drop one of the two"),
     ("translate runs/mt hello --engine int8 --set batch_invariant=true", "batch_invariant"),
     ("translate runs/mt hello --ban ''", "an empty text cannot be banned"),
     ("generate runs/gpt a --stream --json", "--stream shows text as it comes and --json whole answers"),
@@ -264,8 +256,6 @@ def write_home(home: Path) -> None:
     (home / "lines.txt").write_text("the cat\n", encoding="utf-8")
     (home / "short.de").write_text("eins\nzwei\n" * 40, encoding="utf-8")
     (home / "long.en").write_text("one\ntwo\n" * 40 + "three\n", encoding="utf-8")
-    (home / "labels.tsv").write_text("de\teins\nen\tone\n" * 20, encoding="utf-8")
-    (home / "other.tsv").write_text("fr\tun deux\n", encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,74 @@ def test_evaluate_a_text(tmp_path: Path) -> None:
 # Bad input --------------------------------------------------------------------------------------------------------------
 
 
+def nothing(folder: Path) -> list[str]:
+    (folder / "train.tsv").unlink()
+    (folder / "trein.tsv").write_text("a\tb\n", encoding="utf-8")
+    return []
+
+
+def one_column(folder: Path) -> list[str]:
+    (folder / "train.tsv").write_text("eins\tone\nzwei\n", encoding="utf-8")
+    return ["data.tokenizer=bpe", "data.vocab_size=300"]
+
+
+def unequal(folder: Path) -> list[str]:
+    (folder / "a.de").write_text("eins\nzwei\ndrei\n" * 50, encoding="utf-8")
+    (folder / "a.en").write_text("one\ntwo\nthree\n" * 50 + "four\n", encoding="utf-8")
+    return ["data.train=a.de", "data.train_target=a.en"]
+
+
+def empty(folder: Path) -> list[str]:
+    (folder / "train.tsv").write_text("", encoding="utf-8")
+    return []
+
+
+def not_utf8(folder: Path) -> list[str]:
+    (folder / "train.tsv").write_bytes("eins\tone\nfünf\tfive\n".encode("latin-1") * 3)
+    return []
+
+
+def typo(folder: Path) -> list[str]:
+    file = folder / "numbers.toml"
+    file.write_text(file.read_text(encoding="utf-8").replace("warmup", "warm_up"), encoding="utf-8")
+    return []
+
+
+def short_text(folder: Path) -> list[str]:
+    (folder / "a.txt").write_text("eins zwei drei\nvier fünf\n", encoding="utf-8")
+    return ["data.task=text", "data.train=a.txt", "data.val=a.txt", "model.family=gpt"]
+
+
+def unknown_label(folder: Path) -> list[str]:
+    (folder / "train.tsv").write_text("".join(f"de\t{a}\nen\t{b}\n" for a, b in pairs(20)), encoding="utf-8")
+    (folder / "val.tsv").write_text("fr\tun deux\n", encoding="utf-8")
+    return ["data.task=classify", "data.val=val.tsv", "model.family=bert", "model.head=classify"]
+
+
+MISTAKES: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
+    "missing file": (nothing, ["there is no file", "train.tsv", "did you mean 'trein.tsv'"]),
+    "one column only": (one_column, ["train.tsv, line 2", "only one column", "tab"]),
+    "unequal line counts": (unequal, ["a.de: 150 lines, but", "a.en has 151"]),
+    "empty file": (empty, ["train.tsv is empty"]),
+    "invalid UTF-8": (not_utf8, ["train.tsv, line 2", "not valid UTF-8 (byte 0xfc)"]),
+    "a recipe with a typo": (typo, ["there is no setting 'warm_up' in [train]", "did you mean 'warmup'"]),
+    "a text shorter than a block": (short_text, ["less than one block of 32", "model.block_size"]),
+    "an unknown label": (unknown_label, ["the label 'fr' in the val data never occurs in training", "de, en"]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_bad_input_is_a_sentence_and_leaves_no_run(mistake: str, tmp_path: Path) -> None:
+    """Exit code 2, one line that says what, where and how, and nothing that looks like a run. Broken variant: a run.json
+    written before the data were read."""
+    write_tsv(tmp_path / "train.tsv", pairs(60))
+    (tmp_path / "numbers.toml").write_text(RECIPE.format(folder=tmp_path), encoding="utf-8")
+    spoil, parts = MISTAKES[mistake]
+    said = sentence(call("train", "numbers.toml", *spoil(tmp_path), "--out", "run", cwd=tmp_path))
+    assert all(part in said for part in parts), said
+    assert not (tmp_path / "run").exists() and not list(tmp_path.rglob("*.safetensors"))
+
+
 def test_after_a_mistake_the_same_folder_can_be_used(tmp_path: Path) -> None:
     """Broken variant: what the failed attempt left behind is in the way, or is mixed into the next."""
     write_tsv(tmp_path / "train.tsv", pairs(60))
@@ -202,6 +271,11 @@ def test_an_unknown_label_at_test_time(tmp_path: Path) -> None:
     run = runs.train(recipe(tmp_path, model=model, data=data, steps=2, validate_every=2), tmp_path / "run")
     said = sentence(call("evaluate", run.path))
     assert "the label 'fr' in the test data never occurs in training, which knows de, en" in said
+
+
+def test_a_setting_of_the_command_line_is_checked(home: Path) -> None:
+    assert "did you mean 'steps'" in sentence(call("train", "numbers.toml", "train.step=3", cwd=home))
+    assert "there is no recipe 'datess' (did you mean 'dates'?)" in sentence(call("train", "datess", cwd=home))
 
 
 @pytest.mark.parametrize(

@@ -43,17 +43,20 @@ PAGE = {
         "is made into conditions, each with a margin that was fixed beforehand, and judged over five seeds or more, each with "
         "held-out examples of its own: it holds if the whole interval of the paired differences lies above the margin, fails if "
         "all of it lies below, and is open otherwise. Intervals are at 95% for all conditions of a claim together (Bonferroni), "
-        "so many looks find no more than one would. A condition is void, and does not count, where both arms are at a ceiling or "
-        "neither has learned anything (of text: no more than a table of bigrams knows). Three quarters or more hold: the claim "
-        "*holds*; three quarters or more fail: it *does not hold*; half or more are open: *not settled*; else *mixed*. A "
+        "so many looks find no more than one would. A condition is void, and does not count, where neither arm has "
+        "learned anything (of text: no more than a table of bigrams knows), and where one arm should be better and both are at a "
+        "ceiling. Three quarters or more hold: the claim *holds*; three quarters or more fail: it *does not hold*; half or more "
+        "are open: *not settled*; else it *does not hold* where no condition holds, *holds* where none fails, and is *mixed* "
+        "where some do either. A "
         "sentence that makes several claims has a verdict for each. Times are for two cores; a GPU (`--device cuda`) takes "
         "minutes.",
         "zh": "教程与论文关于 Transformer 的种种说法，每一条都用一条笔记本电脑即可运行的命令来检验。"
         "论断拆成若干条件，每个条件事先定好幅度，用五个以上的随机种子成对比较，每个种子有自己的留出样本："
         "若差值的区间整个高于该幅度，条件成立；整个低于它，则不成立；否则未定。"
         "区间按一个论断的全部条件合计 95% 计算（Bonferroni 校正），多看几眼不会凭空多出发现。"
-        "两方都到了上限，或都没学到东西（对文本而言：不如二元频率表），该条件作废，不计入。"
-        "四分之三以上成立即“成立”，四分之三以上不成立即“不成立”，一半以上未定即“尚无定论”，其余为“不一”。"
+        "两方都没学到东西（对文本而言：不如二元频率表），或一方本应更好而两方都到了上限，该条件作废，不计入。"
+        "四分之三以上成立即“成立”，四分之三以上不成立即“不成立”，一半以上未定即“尚无定论”；"
+        "其余的，没有一条成立即“不成立”，没有一条不成立即“成立”，有成有不成即“不一”。"
         "一句话里有几个论断，就各有一个结论。用时按两个核心计；用 GPU（`--device cuda`）只需几分钟。",
     },
     "columns": {"en": "study | claim | verdict | time | said by", "zh": "研究 | 论断 | 结论 | 用时 | 出处"},

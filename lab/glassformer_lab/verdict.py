@@ -7,12 +7,15 @@ its file names and its report prints. A condition is judged by the differences o
 
 It **holds** if the whole interval lies above the margin, **fails** if the whole of it lies below, and is **open** if the margin
 is inside; so a claim and its opposite are judged alike. That one arm is as good as another but for a slack is the same rule with
-a negative margin. One seed settles nothing. A condition is **void**, and does not count, where both arms are at a ceiling or
-neither has learned anything. Where all trainings of one arm diverged, it is the worse one by its loss. What needs no luck (a
-count, a bound, an identity) is settled by `exactly`.
+a negative margin. One seed settles nothing. A condition is **void**, and does not count, where neither arm has learned anything
+(nothing is as good as nothing, and that says nothing), and where both are at a ceiling and one of them should be better: the
+task was too easy to tell them apart. That one is as good as the other is best seen there, so a slack knows no ceiling. Where
+all trainings of one arm diverged, it is the worse one by its loss. What needs no luck (a count, a bound, an identity) is
+settled by `exactly`.
 
 Of the conditions that count, three quarters or more that hold: the claim *holds*; three quarters or more that fail: it *does
-not hold*; else, where half or more are open, it is *not settled*, and where not, *mixed*. The numbers are told: holds (5 of 6).
+not hold*; else, where half or more are open, it is *not settled*. Of what is left it *does not hold* where no condition does,
+*holds* where none fails, and is *mixed* where some hold and some fail. The numbers are told: holds (5 of 6).
 """
 
 from __future__ import annotations
@@ -55,7 +58,8 @@ def better(
     looks: int = 1,
 ) -> Condition:
     """Whether `ours` is better than `theirs` by at least `margin` (negative: at most so much worse), paired by seed. Void where
-    neither mean is as good as `learned`, and where both are as good as `ceiling`. `looks`: conditions judged in this claim.
+    neither mean is as good as `learned`, and, unless equality is what is claimed, where both are as good as `ceiling`. `looks`:
+    conditions judged in this claim.
 
     >>> better("a", [1.0, 1.1, 0.9], [2.0, 2.2, 2.1], margin=0.5, less_is_better=True).detail
     '1 against 2.1: -1.1 [-1.35, -0.852], margin -0.5'
@@ -75,7 +79,7 @@ def better(
     best, worst = (pick(sign * statistics.fmean(arm) for arm in (ours, theirs)) for pick in (max, min))
     if learned is not None and best < sign * learned:
         outcome = "void"
-    if ceiling is not None and worst >= sign * ceiling:
+    if ceiling is not None and margin >= 0 and worst >= sign * ceiling:
         outcome = "void"
     ends = sorted((sign * low, sign * high))
     spread = f" [{ends[0]:+.3g}, {ends[1]:+.3g}]" if math.isfinite(low) else " (one seed)"
@@ -104,7 +108,9 @@ def verdict(conditions: Sequence[Condition]) -> Verdict:
         return "holds"
     if count["fails"] >= MOST * total:
         return "does not hold"
-    return "not settled" if count["open"] >= total / 2 else "mixed"
+    if count["open"] >= total / 2:
+        return "not settled"
+    return "does not hold" if not count["holds"] else "mixed" if count["fails"] else "holds"
 
 
 def verdict_told(conditions: Sequence[Condition]) -> str:

@@ -63,6 +63,7 @@ def test_as_good_but_for_a_slack(ours: list[float], outcome: str) -> None:
     assert found.outcome == losses.outcome == outcome
     assert found.detail.startswith(f"{sum(ours) / len(ours):.4g} against 98")
     assert better(TEXT, ours, theirs, margin=-2.0, learned=99.9).outcome == "void"
+    assert better(TEXT, ours, theirs, margin=-2.0, ceiling=90.0).outcome == outcome, "the best evidence there is"
 
 
 def test_where_nothing_was_learned_or_all_of_it_the_condition_is_void() -> None:
@@ -146,6 +147,8 @@ def test_student_s_tails() -> None:
         (["fails"] * 5 + ["open"], "does not hold (0 of 6)"),
         (["holds", "open"], "not settled (1 of 2)"),
         (["holds", "fails", "open"], "mixed (1 of 3)"),
+        (["fails", "fails", "open"], "does not hold (0 of 3)"),
+        (["open", "fails"], "not settled (0 of 2)"),
         (["holds", "void", "void"], "holds (1 of 1, 2 void)"),
         (["void"], "not settled (0 of 0, 1 void)"),
         ([], "not settled (0 of 0)"),

@@ -27,8 +27,7 @@ from glassformer import plots
 from glassformer.language import in_language
 from glassformer.runs.runner import KEPT as TRIALS
 from glassformer.runs.runner import read_kept
-from glassformer_lab.claims import Claim, all_claims
-from glassformer_lab.claims.claim import DEFAULT
+from glassformer_lab.claims.claim import DEFAULT, Claim, all_claims
 from glassformer_lab.claims.judgement import draw
 from glassformer_lab.claims.report import planned_trials, results_of
 
@@ -68,6 +67,9 @@ PAGE = {
         "zh": "{command}，{trials} 次试验，共计算 {seconds:.0f} 秒，{machine}，{date}。",
     },
 }
+RETIRED = {"vision": 60, "optimizers": 600}
+"""Experiments that have left the package, by their minutes: their numbers and pages stay."""
+LEFT = {"en": "study {name} (which has left the package since)", "zh": "study {name}（后来已从本包中去掉）"}
 ANSWERS = tomllib.loads((DOCS / "claims_answers.toml").read_text(encoding="utf-8"))
 CHINESE = tomllib.loads((DOCS / "claims_tables.toml").read_text(encoding="utf-8"))
 
@@ -99,7 +101,7 @@ def draw_figures(claim: Claim, folder: Path) -> None:
     from matplotlib.text import Text
 
     kept = read_kept(folder / TRIALS)
-    results = results_of(planned_trials(claim, DEFAULT, kept), kept)
+    results = results_of(planned_trials(claim, DEFAULT), kept)
     for language, ending in (("en", ""), ("zh", ".zh")):
         figure = draw(claim, results)
         for text in figure.findobj(Text):
@@ -128,6 +130,12 @@ def in_chinese(detail: str) -> str:
     return str(CHINESE.get(detail, detail))
 
 
+def source_of(found: dict[str, Any], language: str) -> str:
+    """Who says so: in the words of the catalogue, or, of what has left the package, in those kept here."""
+    kept = language == "zh" and found["said_by"] in CHINESE
+    return str(CHINESE[found["said_by"]]) if kept else in_language(found["said_by"], language)
+
+
 def claim_page(found: dict[str, Any], language: str) -> str:
     """The page of one claim."""
     ending = ".zh" if language == "zh" else ""
@@ -139,7 +147,7 @@ def claim_page(found: dict[str, Any], language: str) -> str:
         f"> {found['claim'][language]}",
         "",
     ]
-    lines += [in_language(found["said_by"], language), ""]
+    lines += [source_of(found, language), ""]
     lines += [ANSWERS[found["name"]][language], ""] if found["name"] in ANSWERS else []
     for part in found["parts"]:
         says = part["says"].get(language, "")
@@ -157,7 +165,8 @@ def claim_page(found: dict[str, Any], language: str) -> str:
     lines += ["", f"![{found['name']}](../figures/claims/{found['name']}{ending}.svg)", ""]
     lines += [note[language] for note in found["notes"]]
     told = PAGE["cost"][language]
-    facts = {**found, "seconds": found["trial_seconds"], "command": f"`{found['command']}`"}
+    command = LEFT[language].format(name=found["name"]) if found["name"] in RETIRED else f"`{found['command']}`"
+    facts = {**found, "seconds": found["trial_seconds"], "command": command}
     if language == "zh":
         facts["machine"] = found["machine"].replace(" cores, ", " 核，").replace(" and ", " 与 ")
     return "\n".join([*lines, "", told.format(**facts), "", PAGE["all"][language]]) + "\n"
@@ -174,15 +183,12 @@ def page(everything: dict[str, dict[str, Any]], language: str) -> str:
         f"| {PAGE['columns'][language]} |",
         "|" + " --- |" * 5,
     ]
-    for study in all_claims():
-        if found := everything.get(study.name):
-            verdict = verdict_marks(found["verdict"], language)
-            minutes = f"{study.minutes} {PAGE['minutes'][language]}"
-            claim = found["claim"][language]
-            source = in_language(study.said_by, language)
-            lines.append(
-                f"| [{study.name}](claims/{study.name}{ending}.md) | {claim} | {verdict} | {minutes} | {source} |"
-            )
+    for name, minutes in ({study.name: study.minutes for study in all_claims()} | RETIRED).items():
+        if found := everything.get(name):
+            verdict, claim = verdict_marks(found["verdict"], language), found["claim"][language]
+            source = source_of(found, language)
+            cost = f"{minutes} {PAGE['minutes'][language]}"
+            lines.append(f"| [{name}](claims/{name}{ending}.md) | {claim} | {verdict} | {cost} | {source} |")
     missing = [study.name for study in all_claims() if study.name not in everything]
     if missing:
         lines += ["", f"{PAGE['missing'][language]} {', '.join(missing)}."]
@@ -200,6 +206,7 @@ def main(folders: list[Path]) -> None:
                 draw_figures(study, folder)
     kept = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in KEPT.glob("*.json")}
     found = {one.name: kept[one.name] for one in all_claims() if kept.get(one.name, {}).get("version") == one.version}
+    found |= {name: kept[name] for name in RETIRED if name in kept}
     shutil.rmtree(DOCS / "claims", ignore_errors=True)
     for language, ending in (("en", ""), ("zh", ".zh")):
         (DOCS / f"claims{ending}.md").write_text(page(found, language), encoding="utf-8")

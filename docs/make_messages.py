@@ -29,7 +29,7 @@ from glassformer.cli.verbs import make_app
 from glassformer.config.recipe import PARTS, settings_of
 from glassformer.inspection.page import english_words
 from glassformer.nn.taps import SHAPES
-from glassformer_lab.claims import all_claims
+from glassformer_lab.claims.claim import all_claims
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (ROOT / "glassformer", ROOT / "lab" / "glassformer_lab")

@@ -157,7 +157,7 @@ def show_measured(markdown: str, language: str, has_claims: bool, up: str) -> st
 
     def in_a_word(match: re.Match[str]) -> str:
         name, link = match.groups()
-        if name not in study_names():
+        if name not in study_names() | found.keys():
             raise Gone(f"there is no study {name}: the page that shows its verdict must follow the code")
         if name not in found:
             return f"[{missing.lower()}]({link})"

@@ -19,33 +19,25 @@ import torch
 
 from glassformer.errors import UserError
 from glassformer.language import in_language
-from glassformer.nn.loss import IGNORE
 from glassformer.runs.runner import KEPT, TrialCall, run_trials
-from glassformer_lab.claims import (
+from glassformer_lab.claims import decoder_only, heads, parts, rnn, timing, training
+from glassformer_lab.claims.batching import as_rows, pack
+from glassformer_lab.claims.claim import (
+    DEFAULT,
     NAMES,
+    QUICK,
+    Budget,
     Claim,
+    Results,
     all_claims,
     claim_named,
-    decoder_only,
-    heads,
-    optimizers,
-    parts,
-    rnn,
-    run,
-    text,
-    timing,
-    training,
-    vision,
-)  # fmt: skip
-from glassformer_lab.claims.batching import as_rows, pack
-from glassformer_lab.claims.claim import DEFAULT, FULL, QUICK, Budget, Results, parse_claim
+    parse_claim,
+)
 from glassformer_lab.claims.decoder_only import rank_of
 from glassformer_lab.claims.judgement import judge
-from glassformer_lab.claims.pictures import LABELS, PATCH, SIDE, digit, patches, scene
-from glassformer_lab.claims.recurrent_translator import RecurrentTranslator
-from glassformer_lab.claims.report import markdown, read_verdict
+from glassformer_lab.claims.report import markdown, read_verdict, run
+from glassformer_lab.claims.rnn import RecurrentTranslator
 from glassformer_lab.claims.scale import power_law
-from glassformer_lab.claims.steps import as_tensors
 from glassformer_lab.claims.training import Letters, Strings, TrainArgs, exact_match, make_pairs, share_at, summed_loss
 from glassformer_lab.verdict import verdict
 
@@ -147,16 +139,6 @@ def test_every_study_is_planned_at_every_effort_and_named_once() -> None:
         claim_named("norm")
 
 
-def test_trials_that_are_left_out_take_no_minutes(tmp_path: Path) -> None:
-    """For want of their data, or at a smaller budget. Broken variant: `study optimizers`, ten hours where only dates is there."""
-    more = f'[[grid]]\nneeds = "{tmp_path / "corpus"}"\nminutes = 500\nsize = {{quick = [], default = [5]}}\n'
-    claim = parse_claim(MADE_UP.replace("minutes = 0", "minutes = 540") + more, __name__)
-    assert [claim.expected_minutes(budget) for budget in (QUICK, DEFAULT, FULL)] == [4, 40, 160]
-    (tmp_path / "corpus").mkdir()
-    assert [claim.expected_minutes(budget) for budget in (QUICK, DEFAULT, FULL)] == [4, 540, 2160]
-    assert {one["size"] for one in claim.plan(DEFAULT)} == {1, 3, 5}
-
-
 def test_cases_are_the_combinations_that_were_tried() -> None:
     """In the order of the plan, the first setting varying slowest. Broken variants: combinations that nobody tried; values in
     the order of the trials and not of each setting."""
@@ -193,11 +175,11 @@ def few_examples(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return called
 
-    examples = {Letters: "batch test val", Strings: "batch test val", text: "drawn", vision: "batch digits"}
-    for owner, names in examples.items():
-        for name in names.split():
+    for owner in (Letters, Strings):
+        for name in ("batch", "test", "val"):
             monkeypatch.setattr(owner, name, at_most(8, "count", getattr(owner, name)))
-    monkeypatch.setattr(optimizers, "HELD_OUT", 8)
+    rows_at = training.rows_at
+    monkeypatch.setattr(training, "rows_at", lambda text, starts, width: rows_at(text, starts[:8], width))
     for module in (decoder_only, heads, parts, rnn):
         monkeypatch.setattr(module, "in_turns", at_most(1, "repeats", timing.in_turns))
 
@@ -302,15 +284,6 @@ def test_timed_trials_come_last_and_alone(tmp_path: Path) -> None:
     assert claim_named("cache").is_timed({"seed": 0}) and not claim_named("norms").is_timed({"seed": 0})
 
 
-def test_rows_that_a_graph_reads_are_padded_to_few_widths() -> None:
-    """Where lengths say what is real; labels by what is not counted. Rows without lengths stay as they are."""
-    ids, labels = torch.ones(2, 5, dtype=torch.long), torch.ones(2, 5, dtype=torch.long)
-    wide, lengths, wanted = as_tensors([ids, [5, 3], labels])
-    assert wide.shape == wanted.shape == (2, 8) and lengths.tolist() == [5, 3]
-    assert wide[:, 5:].eq(0).all() and wanted[:, 5:].eq(IGNORE).all()
-    assert as_tensors([ids])[0] is ids
-
-
 def test_held_out_examples_are_others_for_every_seed_and_never_those_that_choose() -> None:
     task = training.dates(50, 40)
     for one in (task, Letters("copy", 8, 8)):
@@ -328,7 +301,7 @@ def test_held_out_examples_are_others_for_every_seed_and_never_those_that_choose
 
 def test_a_table_of_bigrams_is_counted() -> None:
     """Against a count by hand on the same text."""
-    from glassformer_lab.claims.text import LETTERS, bigrams, characters
+    from glassformer_lab.claims.training import LETTERS, bigrams, characters
 
     text, size = characters()
     seen = text[: int(0.9 * len(text))].tolist()
@@ -336,17 +309,6 @@ def test_a_table_of_bigrams_is_counted() -> None:
     pairs = sum(1 for x, y in pairwise(seen) if (x, y) == (a, b))
     firsts = sum(1 for x in seen[:-1] if x == a)
     assert float(bigrams()[a, b].exp()) == pytest.approx((pairs + 1) / (firsts + size), rel=1e-5)
-
-
-def test_pictures_say_what_is_in_them() -> None:
-    draw = torch.Generator().manual_seed(3)
-    one = scene(draw)
-    assert one.caption.startswith(f"a {LABELS[one.label]} ")
-    cut = patches(one.picture[None])
-    assert cut.shape == (1, (SIDE // PATCH) ** 2, 3 * PATCH * PATCH)
-    torch.testing.assert_close(cut[0, 1].view(3, PATCH, PATCH), one.picture[:, :PATCH, PATCH : 2 * PATCH])
-    assert digit(7, draw).shape == (3, SIDE, SIDE)
-    assert Results(()).where(a=1) == []
 
 
 @pytest.mark.slow

@@ -13,12 +13,18 @@ import torch
 from torch import nn
 
 from glassformer.nn.attention import attention
-from glassformer_lab.complexity.chains import chain_lengths, longest_chain
 from glassformer_lab.complexity.complexity import sizes_for, steps
-from glassformer_lab.complexity.fit import asymptotic, fit_exponent
-from glassformer_lab.complexity.layers import LAYERS, explicit, fused, linear, rows, windowed
-from glassformer_lab.complexity.measure import most_memory
-from glassformer_lab.complexity.reach import SMALL_WINDOW, gradient_reach, layers_needed
+from glassformer_lab.complexity.layers import LAYERS, explicit, fused, linear, windowed
+from glassformer_lab.complexity.measure import (
+    SMALL_WINDOW,
+    asymptotic,
+    chain_lengths,
+    fit_exponent,
+    gradient_reach,
+    layers_needed,
+    longest_chain,
+    most_memory,
+)
 from tests.commands import call
 
 CPU = torch.device("cpu")
@@ -129,7 +135,7 @@ class Known(nn.Module):
 def test_memory_counts_what_is_alive() -> None:
     """explicit attention holds n x n weights a head, the fused kernel does not; views are not counted twice. Broken variants:
     every tensor ever made summed up; saved tensors forgotten."""
-    x = rows(256, 32, CPU)
+    x = torch.randn(1, 256, 32, requires_grad=True)
     square = 4 * 256 * 256
     assert 2 * square <= most_memory(Known(), x) < 4 * square
     assert most_memory(explicit(32), x) > square

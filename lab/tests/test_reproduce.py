@@ -19,7 +19,6 @@ from glassformer_lab.reproduce import reproduction as study
 from glassformer_lab.reproduce.report import Outcome
 from glassformer_lab.reproduce.reproduction import size_problem
 from glassformer_lab.reproduce.table import reproductions
-from glassformer_lab.reproduce.times import Times
 from tests.commands import call
 from tests.small_collections import SHAKESPEARE, SMALL_PAIRS, numbers, write_multi30k, write_shakespeare, write_tatoeba
 
@@ -176,7 +175,7 @@ def test_a_larger_model_is_no_fair_comparison() -> None:
     best, plain = (read_recipe(name, ["model.vocab_size=70"]) for name in (what.name, "shakespeare-char"))
     counted = [costs(one.model).parameters for one in (best, plain)]
     assert counted[0] <= counted[1]
-    done = Outcome("x", 1, "x", 1.0, "", {}, Times(0.0, 0.0, 0.0, 0.0, 0.0), 1, 1, counted[0])
+    done = Outcome("x", 1, "x", 1.0, "", {}, {}, 1, 1, counted[0])
     assert size_problem(what, [done], best) == ""
     assert f"{counted[1]:,}" in size_problem(what, [replace(done, parameters=counted[1] + 1)], best)
     assert size_problem(study.reproduction("shakespeare-char"), [replace(done, parameters=10**9)], plain) == ""

@@ -18,15 +18,12 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.significance import percent, seeds_and_examples
 from glassformer.files.owned import OwnedFiles
 from glassformer.runs import STOPPED
-from glassformer_lab import sweep as study
-from glassformer_lab.sweep.cost import Cost, arithmetic, at_a_time
-from glassformer_lab.sweep.ready import ready_sets
+from glassformer_lab.sweep import sweep as study
 from glassformer_lab.sweep.report import SweepReport, as_csv, markdown
-from glassformer_lab.sweep.scores import TrialScores
+from glassformer_lab.sweep.scores import TrialScores, make_rows, paired
 from glassformer_lab.sweep.sweep import make_sweep, prepare_folder
-from glassformer_lab.sweep.table import make_rows, paired
-from glassformer_lab.sweep.trials import make_trials
-from glassformer_lab.sweep.variants import Variant, make_variants, parse_vary, resolve
+from glassformer_lab.sweep.trials import Cost, arithmetic, at_a_time, make_trials
+from glassformer_lab.sweep.variants import Variant, make_variants, parse_vary, ready_sets, resolve
 from tests.commands import begin, call
 from tests.counts import count
 
@@ -158,8 +155,8 @@ def test_the_list_and_the_cost() -> None:
     assert done.returncode == 0 and all(one.name in done.stdout for one in ready_sets())
     assert at_a_time(3, read_recipe("dates", ["train.device=cpu"]), 8)[0] == 3
     assert at_a_time(None, read_recipe("dates", ["train.device=cpu"]), 1)[0] == 1
-    said = Cost(6, 2, 2, 1, 150.0, 3 << 20, "CPU, 1 thread").sentence()
-    assert "6 trials (2 more are trained already)" in said and "2.5 min" in said and "3 MB" in said
+    said = Cost(6, 2, 2, 1, 150.0, "CPU, 1 thread").sentence()
+    assert "6 trials (2 more are trained already)" in said and "2.5 min" in said
 
 
 # The test against the base ------------------------------------------------------------------------------------------------
@@ -309,7 +306,7 @@ def test_stopped_killed_and_gone_on_with_is_undisturbed(tmp_path: Path) -> None:
     told = asked.ended()
     said = told.stderr
     assert told.returncode == STOPPED and "go on with: glassformer sweep copy" in said, said
-    assert re.search(r"2 trials on CPU.*2 at a time with 1 thread each: about .*MB of disk", said, re.DOTALL)
+    assert re.search(r"2 trials on CPU.*2 at a time with 1 thread each: about .*by a short trial", said, re.DOTALL)
     assert not list(stopped.glob("ablation.*"))
     in_turn = [*TINY[:-1], "1"]
     killed = begin("sweep", *in_turn, "--out", stopped, said=tmp_path)

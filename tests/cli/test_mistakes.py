@@ -216,7 +216,6 @@ MISTAKES: list[tuple[str, str]] = [
     ("train dates data.val=pairs.tsv", "leave data.val out"),
     ("evaluate runs/mt --split val --file pairs.tsv", "pairs.tsv are no split of the run"),
     ("evaluate runs/mt --contrastive pairs.tsv --engine int8", "leave out other data, settings and --out"),
-    ("reproduce paper --seeds 5", "takes --out, --quick, --only and --json alone"),
     ("init --task classify", "name the file"),
     ("improve runs/mt --only backtranslate --out new.tsv", "text of the target language by --text"),
     (

@@ -81,7 +81,7 @@ def trial(budget: Budget, task: str, way: str, seed: int) -> Measured:
         batches = []
         for some in cut(ordered):
             longest = max(max(len(s), len(t) + 1) for s, t in some)
-            batches.append(as_rows([[one] for one in some], longest))
+            batches.append(as_rows([[pair] for pair in some], longest))
     model = Transformer(n_layer=2, n_head=4, n_embd=64, vocab_size=data.vocabulary, block_size=width, dropout=0.0)
     places = sum(labels.numel() for *_, labels in batches)
     tokens = sum(int((labels != IGNORE).sum()) for *_, labels in batches)

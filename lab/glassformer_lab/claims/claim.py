@@ -2,8 +2,7 @@
 screen), and a function that runs one trial.
 
     name, claim, said_by, minutes    what is claimed, by whom, and how long it takes at the default budget on two cores
-    [[grid]]                         the trials: every combination of some settings, each with every seed (`tune`: plan;
-                                     `needs`: a folder of data, without which they are left out; `minutes`: theirs)
+    [[grid]]                         the trials: every combination of some settings, each with every seed
     [[judge]]                        conditions (verdict.py), for each of some cases; `says`: which of several claims they test
     [[table]]                        rows of mean ± deviation
     [[panel]]                        a figure's panels
@@ -21,13 +20,22 @@ import itertools
 import math
 import statistics
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from glassformer.config import not_among
+from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.language import _
+
+NAMES = (
+    *("embedding-scale", "tying", "scaling", "additive", "heads", "positions", "activation", "norms", "drift"),
+    *("residuals", "smoothing", "leak", "parallel", "cache", "fused", "rnn", "decoder-only", "scale"),
+    *("embeddings", "window", "linear", "hybrid", "batching"),
+)
+"""Every claim there is, in the order in which a reader of the paper meets it."""
 
 Settings = dict[str, Any]
 """What tells one trial from another: names to numbers, words and lists."""
@@ -239,7 +247,6 @@ class Claim:
     notes: list[str] = field(default_factory=list)
     module: str = ""
     trial: str = "trial"
-    draw: str = ""  # a function that draws the whole figure
     across: int = 3  # panels
     timed: dict[str, Any] | None = None
     version: int = 1
@@ -253,58 +260,18 @@ class Claim:
         """The function that runs one trial: from a budget and settings to what is measured."""
         return self.function(self.trial)
 
-    def grids(self, budget: Budget) -> Iterator[tuple[dict[str, Any], str]]:
-        """The values of each setting of every grid, the seed last, and the setting that is tuned there. Values may be given for
-        each budget, `{quick = …, default = …, full = …}`. A grid that `needs` a folder which is not there is left out."""
-        for one in self.grid:
-            choices: dict[str, Any] = {"seed": range(budget.seeds), **one}
-            choices.pop("minutes", None)
-            if not Path(choices.pop("needs", ".")).exists():
-                continue
-            tuned = choices.pop("tune", "")
-            for key, values in choices.items():
-                if isinstance(values, Mapping):
-                    choices[key] = values.get(budget.name, values.get("default", []))
-            choices["seed"] = choices.pop("seed")  # varies fastest
-            yield choices, tuned
-
-    def plan(self, budget: Budget, found: Results | None = None) -> list[Settings]:
-        """The trials that a budget asks for: every combination of the settings of each grid, each with every seed. Where a grid
-        says which setting to `tune`, its values are tried with the first seed; the other seeds follow at the value that
-        was best on validation examples, as soon as `found` has those trials."""
+    def plan(self, budget: Budget) -> list[Settings]:
+        """The trials that a budget asks for: every combination of the settings of each grid, each with every seed. Values may be
+        given for each budget, `{quick = …, default = …, full = …}`."""
         planned: list[Settings] = []
-        later: list[Settings] = []
-        for choices, tuned in self.grids(budget):
-            seeds = choices["seed"]
-            first = {**choices, "seed": seeds[:1]} if tuned else choices
-            combined = [dict(zip(first, values, strict=True)) for values in itertools.product(*first.values())]
-            planned += combined
-            if tuned and found is not None:
-                arms = [{key: one[key] for key in one if key not in (tuned, "seed")} for one in combined]
-                for arm in (arm for n, arm in enumerate(arms) if arm not in arms[:n]):
-                    later += [{**arm, tuned: found.best(tuned, **arm), "seed": seed} for seed in seeds[1:]]
-        return planned + later
-
-    def count(self, budget: Budget) -> int:
-        """How many trials that will be."""
-        counts = [
-            ({key: len(values) for key, values in choices.items()}, tuned) for choices, tuned in self.grids(budget)
-        ]
-        return sum(
-            math.prod(n for key, n in sizes.items() if key not in (tuned, "seed"))
-            * (sizes["seed"] - 1 + sizes[tuned] if tuned else sizes["seed"])
-            for sizes, tuned in counts
-        )
-
-    def expected_minutes(self, budget: Budget) -> int:
-        """How long the trials of a budget take on two cores, without those whose data is not here: a grid that may be left out
-        says how many of the claim's `minutes` are its own."""
-        left_out = [one.get("minutes", 0) for one in self.grid if not replace(self, grid=[one]).count(budget)]
-        return max(1, round((self.minutes - sum(left_out)) * budget.minutes))
-
-    def missing_data(self) -> list[str]:
-        """The folders of data that grids need and that are not here."""
-        return sorted({one["needs"] for one in self.grid if not Path(one.get("needs", ".")).exists()})
+        for grid in self.grid:
+            choices = {
+                key: values.get(budget.name, values.get("default", [])) if isinstance(values, Mapping) else values
+                for key, values in {**grid, "seed": grid.get("seed", range(budget.seeds))}.items()
+            }
+            choices["seed"] = choices.pop("seed")  # varies fastest
+            planned += [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
+        return planned
 
     def is_timed(self, settings: Settings) -> bool:
         """Whether that trial is timed."""
@@ -333,3 +300,15 @@ def read_claim(name: str) -> Claim:
     path = Path(__file__).with_name(f"{name}.toml")
     home = __name__.rpartition(".")[0]
     return parse_claim(path.read_text(encoding="utf-8"), f"{home}.{name.replace('-', '_')}")
+
+
+def claim_named(name: str) -> Claim:
+    """The claim of that name; a sentence with the nearest where there is none."""
+    if name not in NAMES:
+        raise UserError("there is no study {name!r}{suggestion}; there are {names}", *not_among(name, NAMES))
+    return read_claim(name)
+
+
+def all_claims() -> list[Claim]:
+    """Every claim."""
+    return [read_claim(name) for name in NAMES]

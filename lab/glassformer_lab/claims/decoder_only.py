@@ -16,7 +16,6 @@ from glassformer.nn.taps import record
 from glassformer_lab.claims.claim import Budget, Measured, Results
 from glassformer_lab.claims.timing import in_turns
 from glassformer_lab.claims.training import (
-    Inputs,
     PairBatch,
     Strings,
     TrainArgs,
@@ -84,28 +83,22 @@ def classify(budget: Budget, arm: str, seed: int) -> Measured:
     model = small(kind, head="classify", **sizes)
     generator = torch.Generator().manual_seed(seed)
 
-    def batch(some: list[tuple[str, str]]) -> tuple[Tensor, list[int], Tensor, Tensor]:
+    def scores_and_labels(some: list[tuple[str, str]]) -> tuple[Tensor, Tensor]:
         rows = [[1, *(letters[c] for c in text[:150]), 2] for text, _ in some]
         lengths = [len(row) for row in rows]
         places = torch.tensor([n - 1 for n in lengths] if arm == "GPT" else [0] * len(rows))
-        return padded(rows), lengths, places, torch.tensor([names.index(label) for _, label in some])
+        scores = model(padded(rows), lengths=lengths)[torch.arange(len(rows)), places]
+        return scores, torch.tensor([names.index(label) for _, label in some])
 
-    def scores(ids: Tensor, lengths: Any, places: Tensor) -> Tensor:
-        return model(ids, lengths=lengths)[torch.arange(len(ids)), places]  # type: ignore[no-any-return]
+    def loss() -> tuple[Tensor, int]:
+        scores, labels = scores_and_labels([lines[0][i] for i in drawn(0, len(lines[0]), 32, generator)])
+        return nn.functional.cross_entropy(scores, labels, reduction="sum"), len(labels)
 
-    def draw() -> Inputs:
-        return batch([lines[0][i] for i in drawn(0, len(lines[0]), 32, generator)])
-
-    def loss(*inputs: Any) -> tuple[Tensor, int]:
-        wanted = inputs[-1]
-        return nn.functional.cross_entropy(scores(*inputs[:-1]), wanted, reduction="sum"), len(wanted)
-
-    train(model, draw, loss, TrainArgs(budget.steps(400), muon=0.02))
+    train(model, loss, TrainArgs(budget.steps(400), muon=0.02))
     model.eval()
-    ids, lengths, places, wanted = batch(lines[1])
     with torch.no_grad():
-        found = scores(ids, lengths, places)
-    return {"accuracy": 100 * float((found.argmax(-1) == wanted).double().mean()), "parameters": parameters(model)}
+        scores, labels = scores_and_labels(lines[1])
+    return {"accuracy": 100 * float((scores.argmax(-1) == labels).double().mean()), "parameters": parameters(model)}
 
 
 def look_up(budget: Budget, arm: str, seed: int) -> Measured:

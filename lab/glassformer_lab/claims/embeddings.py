@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from glassformer.models import GPT
-from glassformer.plots.panels import BarPanel, panels
-from glassformer_lab.claims.claim import Budget, Measured, Results
+from glassformer_lab.claims.claim import Budget, Measured
 from glassformer_lab.claims.training import TrainArgs, drawn, padded, train
 
 LIKE = {
@@ -50,15 +48,13 @@ def trial(budget: Budget, tied: bool, seed: int) -> Measured:
     model = GPT(n_layer=2, n_head=4, n_embd=64, vocab_size=len(number) + 3, block_size=64, dropout=0.1, tie_output=tied)
     generator = torch.Generator().manual_seed(seed)
 
-    def draw() -> tuple[Tensor, list[int], list[int]]:
+    def loss() -> tuple[Tensor, int]:
         some = [rows[i][:64] for i in drawn(0, len(rows), 64, generator)]
-        return padded(some), [len(row) for row in some], [len(row) - 1 for row in some]
+        lengths = [len(row) for row in some]
+        count = sum(lengths) - len(lengths)
+        return model.loss(padded(some), lengths=lengths) * count, count
 
-    def loss(ids: Tensor, lengths: Any, counts: Any) -> tuple[Tensor, int | Tensor]:
-        count = sum(counts) if isinstance(counts, list) else counts.sum()
-        return model.loss(ids, lengths=lengths) * count, count
-
-    losses = train(model, draw, loss, TrainArgs(budget.steps(900)))
+    losses = train(model, loss, TrainArgs(budget.steps(900)))
     found: Measured = {"loss": sum(losses[-20:]) / len(losses[-20:])}
     for name, centred in (("raw", False), ("centred", True)):
         like, unlike, nearest = similarities(model.embedding.weight.detach(), number, centred)
@@ -70,30 +66,3 @@ def trial(budget: Budget, tied: bool, seed: int) -> Measured:
             f"nearest_{name}": nearest,
         }
     return found
-
-
-def draw(results: Results) -> Any:
-    """Mean cosines, like and unlike."""
-    names = {True: "tied", False: "not tied"}
-    tied = results.options("tied")
-    groups = [(t, kind) for t in tied for kind in ("raw", "centred")]
-    bars = {
-        f"{which} words": [results.values(f"{which}_{kind}", tied=t) for t, kind in groups]
-        for which in ("like", "unlike")
-    }
-    named = [f"{names[t]}\n{kind}" for t, kind in groups]
-    return panels([BarPanel("cosine of embeddings", "mean cosine", named, bars)], across=1)
-
-
-def rows(results: Results) -> list[tuple[str, ...]]:
-    """Cosines of like and unlike words, for each table of embeddings as it is and with its mean taken away."""
-    asked = (("like", 2), ("unlike", 2), ("like_positive", 0), ("unlike_negative", 0), ("nearest", 0))
-    return [
-        (
-            "tied to the output" if tied else "not tied",
-            kind,
-            *(results.mean_std(f"{key}_{kind}", digits, tied=tied) for key, digits in asked),
-        )
-        for tied in results.options("tied")
-        for kind in ("raw", "centred")
-    ]

@@ -219,8 +219,6 @@ def draw(claim: Claim, results: Results) -> Any:
     """The claim's figure."""
     from glassformer.plots.panels import panels
 
-    if claim.draw:
-        return claim.function(claim.draw)(results)
     facts = facts_of(claim, results)
     parts = [
         panel_of(claim, spec, results, {**spec.where, **case}, facts)

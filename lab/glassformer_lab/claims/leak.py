@@ -33,20 +33,14 @@ def trial(budget: Budget, arm: str, seed: int) -> Measured:
     model = Transformer(n_layer=2, n_head=4, n_embd=64, vocab_size=WORDS, block_size=LENGTH, dropout=0.0)
     generator = torch.Generator().manual_seed(seed)
 
-    def draw() -> tuple[Tensor, Tensor]:
+    def loss() -> tuple[Tensor, int]:
         both = (torch.tensor(drawn(0, WORDS, ROWS * (LENGTH + 1), generator)) for _ in range(2))
-        ids, other = (one.view(ROWS, LENGTH + 1) for one in both)
-        return ids, other
+        ids, other = (tokens.view(ROWS, LENGTH + 1) for tokens in both)
+        source = (ids if arm in ("same ids", "both") else other)[:, :LENGTH].contiguous()
+        target, labels = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+        return loss_of(model, source, target, labels, causal=arm in ("right", "same ids")), labels.numel()
 
-    def loss(ids: Tensor, other: Tensor) -> tuple[Tensor, int]:
-        source = ids if arm in ("same ids", "both") else other
-        labels = ids[:, 1:].contiguous()
-        causal = arm in ("right", "same ids")
-        return loss_of(
-            model, source[:, :LENGTH].contiguous(), ids[:, :-1].contiguous(), labels, causal=causal
-        ), labels.numel()
-
-    losses = train(model, draw, loss, TrainArgs(budget.steps(1500)))
+    losses = train(model, loss, TrainArgs(budget.steps(1500)))
     tail = losses[-max(1, len(losses) // 20) :]
     return {"loss": sum(tail) / len(tail), "curve": downsample(losses)}
 

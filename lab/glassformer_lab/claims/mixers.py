@@ -10,9 +10,9 @@ from glassformer.models import GPT
 from glassformer.nn.attention import masked_attention
 from glassformer.nn.masks import AttentionMask
 from glassformer_lab.alternatives.linear_attention import LinearAttention, linear_attention
+from glassformer_lab.claims import training
 from glassformer_lab.claims.claim import Budget, Measured
-from glassformer_lab.claims.text import characters, drawn_rows, held_out
-from glassformer_lab.claims.training import Letters, TrainArgs, exact_match, small, train, train_on
+from glassformer_lab.claims.training import Letters, TrainArgs
 
 BLOCK = 256
 WINDOW = 16
@@ -21,7 +21,7 @@ WINDOW = 16
 def make(kind: str, vocabulary: int) -> GPT:
     """A GPT of four blocks: full attention, a window, linear attention, or linear but for one block in four."""
     window = WINDOW if kind == "window" else None
-    model = small(GPT, n_layer=4, vocab_size=vocabulary, block_size=BLOCK, positions="rotary", window=window)
+    model = training.small(GPT, n_layer=4, vocab_size=vocabulary, block_size=BLOCK, positions="rotary", window=window)
     for number, block in enumerate(model.decoder.layers):
         if kind == "linear" or (kind == "hybrid" and number != 2):
             linear = LinearAttention(64, 4)
@@ -51,11 +51,10 @@ def trial(budget: Budget, kind: str, task: str, length: int, seed: int) -> Measu
     if task == "copy":
         letters = Letters("copy", length, length)
         model = make(kind, letters.vocabulary)
-        losses = train_on(model, letters, TrainArgs(budget.steps(500), batch=32, muon=0.02), seed)
-        return {
-            "accuracy": exact_match(model, letters.test(200, seed)),
-            "loss": sum(losses[-20:]) / len(losses[-20:]),
-        }
-    model = make(kind, characters()[1])
-    train(model, *drawn_rows(model, 8, BLOCK, seed), TrainArgs(budget.steps(400), rate=3e-3, muon=0.02))
-    return held_out(model, BLOCK, 64, seed)
+        losses = training.train_on(model, letters, TrainArgs(budget.steps(500), batch=32, muon=0.02), seed)
+        accuracy = training.exact_match(model, letters.test(200, seed))
+        return {"accuracy": accuracy, "loss": sum(losses[-20:]) / len(losses[-20:])}
+    model = make(kind, training.characters()[1])
+    args = TrainArgs(budget.steps(400), rate=3e-3, muon=0.02)
+    training.train(model, training.text_loss(model, 8, BLOCK, seed), args)
+    return training.held_out(model, BLOCK, 64, seed)

@@ -53,15 +53,10 @@ def measured() -> dict[str, dict[str, Any]]:
     return structured.read(path, dict[str, dict[str, Any]]) if path.is_file() else {}
 
 
-def planned_trials(claim: Claim, budget: Budget, kept: Mapping[str, Kept] | None = None) -> dict[str, dict[str, Any]]:
-    """The settings of every trial, by what a kept one is found again by; with `kept`, also those that follow from it."""
-
-    def keyed(planned: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        same = [claim.name, claim.version, budget.name]
-        return {json.dumps([*same, settings], sort_keys=True): settings for settings in planned}
-
-    first = keyed(claim.plan(budget))
-    return first if kept is None else keyed(claim.plan(budget, results_of(first, kept)))
+def planned_trials(claim: Claim, budget: Budget) -> dict[str, dict[str, Any]]:
+    """The settings of every trial, by what a kept one is found again by."""
+    same = [claim.name, claim.version, budget.name]
+    return {json.dumps([*same, settings], sort_keys=True): settings for settings in claim.plan(budget)}
 
 
 def results_of(planned: Mapping[str, dict[str, Any]], kept: Mapping[str, Kept]) -> Results:
@@ -80,16 +75,12 @@ def run(claim: Claim, budget: Budget, out: Path, *, jobs: int | None = None, dev
         kept_file, *_pages = OwnedFiles(out).claim(
             KEPT, *(f"{claim.name}.{kind}" for kind in ("json", "md", "png", "svg"))
         )
-
-        def carried_out(planned: dict[str, dict[str, Any]]) -> dict[str, Kept]:
-            calls = {
-                key: TrialCall(claim.run_trial, (budget,), settings, device, claim.is_timed(settings))
-                for key, settings in planned.items()
-            }
-            return run_trials(claim.name, calls, kept_file, jobs or machine.cores())
-
-        planned = planned_trials(claim, budget, carried_out(planned_trials(claim, budget)))
-        kept = carried_out(planned)  # where a setting is tuned, what follows from the others
+        planned = planned_trials(claim, budget)
+        calls = {
+            key: TrialCall(claim.run_trial, (budget,), settings, device, claim.is_timed(settings))
+            for key, settings in planned.items()
+        }
+        kept = run_trials(claim.name, calls, kept_file, jobs or machine.cores())
         results = results_of(planned, kept)
         facts = {
             "effort": budget.name,

@@ -9,8 +9,7 @@ import numpy as np
 
 from glassformer.models import GPT
 from glassformer_lab.claims.claim import Budget, Measured, Results
-from glassformer_lab.claims.text import characters, drawn_rows, held_out
-from glassformer_lab.claims.training import TrainArgs, parameters, train
+from glassformer_lab.claims.training import TrainArgs, characters, held_out, parameters, text_loss, train
 
 BLOCK, ROWS = 128, 32
 A_PARAMETER = 40  # characters to learn from
@@ -25,7 +24,7 @@ def trial(budget: Budget, part: str, width: int, tokens: int, seed: int) -> Meas
     size = parameters(model) - model.embedding.weight.numel()
     steps = budget.steps(A_PARAMETER * size // (BLOCK * ROWS))
     args = TrainArgs(steps, rate=3e-3 * min(1.0, 64 / width), warmup=max(1, steps // 10))
-    train(model, *drawn_rows(model, ROWS, BLOCK, seed, text[: min(tokens, int(0.9 * len(text)))]), args)
+    train(model, text_loss(model, ROWS, BLOCK, seed, text[: min(tokens, int(0.9 * len(text)))]), args)
     return held_out(model, BLOCK, 400, seed) | {"parameters": size}
 
 

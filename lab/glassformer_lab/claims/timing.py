@@ -14,38 +14,28 @@ from glassformer.models import GPT
 from glassformer.nn.attention import fused_attention, masked_attention
 from glassformer.nn.masks import AttentionMask
 from glassformer_lab.claims.claim import Budget, Measured
+from glassformer_lab.complexity.measure import settle
 
 
-def settle() -> None:
-    """Waits until a GPU has done what it was given; the times of a CPU are over when a call returns."""
-    if torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+def seconds_of(work: Callable[[], Any]) -> float:
+    """The time of a call."""
+    settle()
+    began = time.perf_counter()
+    work()
+    settle()
+    return time.perf_counter() - began
 
 
-def seconds(work: Callable[[], Any], repeats: int = 5) -> float:
+def seconds(work: Callable[[], Any], repeats: int) -> float:
     """The median time of a call, after one that warms up."""
     work()
-    times = []
-    for _ in range(repeats):
-        settle()
-        began = time.perf_counter()
-        work()
-        settle()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
+    return statistics.median(seconds_of(work) for _ in range(repeats))
 
 
 def in_turns(one: Callable[[], Any], other: Callable[[], Any], repeats: int = 5) -> tuple[float, float]:
     """The shortest time of either call, taken in turns, so that a busy moment of the machine is nobody's."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(repeats):
-        for work, own in zip((one, other), times, strict=True):
-            settle()
-            began = time.perf_counter()
-            work()
-            settle()
-            own.append(time.perf_counter() - began)
-    return min(times[0]), min(times[1])
+    times = [(seconds_of(one), seconds_of(other)) for _ in range(repeats)]
+    return min(first for first, _ in times), min(second for _, second in times)
 
 
 def kept_bytes(work: Callable[[], Tensor]) -> int:

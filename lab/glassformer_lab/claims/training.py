@@ -1,8 +1,10 @@
-"""Small tasks and a plain training loop, for the trials of studies: every model of nn/ and models/ in a minute or less.
+"""What most trials share: tasks made on the spot, one training loop, and what a model reaches. Sized for a CPU: models as
+everywhere in nn/ and models/, trained in a minute or less.
 
 Tasks give pairs as tensors, fresh from a seed, so that nothing is learned by heart: token 0 is padding, 1 begins and 2 ends a
 target, words begin at 3. An answer is right if every token of it is the likeliest one after the right tokens before it;
-that is so exactly when greedy decoding writes the whole answer, so no decoding is needed to count them.
+that is so exactly when greedy decoding writes the whole answer, so no decoding is needed to count them. A text that every
+machine has is Python's own source, by the character.
 """
 
 from __future__ import annotations
@@ -14,17 +16,22 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.models import GPT
 from glassformer.nn.loss import IGNORE
 from glassformer.training.optim import Muon, parameter_groups
-from glassformer_lab.claims.steps import GraphSteps, Steps, set_rate
 
 PAD, BEGIN, END, FIRST = 0, 1, 2, 3
+LETTERS = "\t\n" + "".join(chr(code) for code in range(32, 127))
+"""Tab, line break and what ASCII prints; anything else in Python's source is one more token."""
 M = TypeVar("M", bound=nn.Module)
+
+
+# ---- pairs
 
 
 @dataclass(frozen=True)
@@ -37,12 +44,15 @@ class PairBatch:
     target_lengths: list[int]
     labels: Int[Tensor, "B T"]
 
-    def part(self, first: int, last: int) -> PairBatch:
+    def rows(self, rows: slice) -> PairBatch:
         """Some of the pairs."""
-        own = slice(first, last)
-        return PairBatch(
-            self.source[own], self.source_lengths[own], self.target[own], self.target_lengths[own], self.labels[own]
-        )
+        cut: Any = (side[rows] for side in vars(self).values())
+        return PairBatch(*cut)
+
+    def to(self, device: torch.device) -> PairBatch:
+        """The same on a device."""
+        moved: Any = (side.to(device) if isinstance(side, Tensor) else side for side in vars(self).values())
+        return PairBatch(*moved)
 
     @property
     def tokens(self) -> int:
@@ -59,10 +69,8 @@ def padded(rows: Sequence[Sequence[int]], fill: int = PAD) -> Int[Tensor, "B T"]
 def make_pairs(sources: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]) -> PairBatch:
     """Pairs of token lists as a batch."""
     targets = [[BEGIN, *answer] for answer in answers]
-    labels = [[*answer, END] for answer in answers]
-    return PairBatch(
-        padded(sources), [len(s) for s in sources], padded(targets), [len(t) for t in targets], padded(labels, IGNORE)
-    )
+    labels = padded([[*answer, END] for answer in answers], IGNORE)
+    return PairBatch(padded(sources), [*map(len, sources)], padded(targets), [*map(len, targets)], labels)
 
 
 def drawn(low: int, high: int, count: int, draw: torch.Generator) -> list[int]:
@@ -122,12 +130,8 @@ class Strings:
     ) -> None:
         pieces = sorted({piece for pair in [*train, *test] for text in pair for piece in cut(text)})
         self.number = {piece: FIRST + i for i, piece in enumerate(pieces)}
+        self.vocabulary = len(pieces) + FIRST
         self.train, self.held_out, self.cut = train, test, cut
-
-    @property
-    def vocabulary(self) -> int:
-        """How many tokens there are, the three special ones included."""
-        return len(self.number) + FIRST
 
     def ids(self, text: str) -> list[int]:
         """A text as tokens."""
@@ -135,10 +139,7 @@ class Strings:
 
     def pairs(self, examples: Sequence[tuple[str, str]]) -> PairBatch:
         """These examples as a batch."""
-        sides = [
-            [[self.number[piece] for piece in self.cut(text)] for text in side] for side in zip(*examples, strict=True)
-        ]
-        return make_pairs(*sides)
+        return make_pairs(*([self.ids(text) for text in side] for side in zip(*examples, strict=True)))
 
     def batch(self, count: int, draw: torch.Generator) -> PairBatch:
         """So many examples for training, drawn at random."""
@@ -179,38 +180,21 @@ def phrases(direction: str = "zh-en", count: int = 20_000, test: int = 1000) -> 
 def as_one_text(pairs: PairBatch) -> tuple[Int[Tensor, "B T"], list[int], Int[Tensor, "B T"]]:
     """Source and target in one row, for a decoder alone: ids, lengths, and labels for the answer only."""
     ids, labels = [], []
-    for source, n, target, m, wanted in zip(
+    for source, n, target, m, answer in zip(
         pairs.source.tolist(), pairs.source_lengths, pairs.target.tolist(), pairs.target_lengths, pairs.labels.tolist()
     ):
         ids.append([*source[:n], *target[:m]])
-        labels.append([*[IGNORE] * n, *wanted[:m]])
+        labels.append([*[IGNORE] * n, *answer[:m]])
     return padded(ids), [len(row) for row in ids], padded(labels, IGNORE)
 
 
-Inputs = Sequence[Tensor | list[int]]
-"""A batch as a loss takes it. Ids that may be padded come with their lengths, a list; labels come last."""
-
-
-def inputs_of(model: nn.Module, pairs: PairBatch) -> Inputs:
-    """Pairs as a model's loss takes them: in one row for a decoder alone, both sides otherwise."""
-    if isinstance(model, GPT):
-        return as_one_text(pairs)
-    return pairs.source, pairs.source_lengths, pairs.target, pairs.target_lengths, pairs.labels
-
-
-def loss_of_inputs(model: nn.Module, *inputs: Any, **smoothing: float) -> Tensor:
+def summed_loss(model: nn.Module, pairs: PairBatch, **smoothing: float) -> Tensor:
     """The loss of all labels together, for an encoder-decoder or a decoder alone."""
     if isinstance(model, GPT):
-        ids, lengths, labels = inputs
+        ids, lengths, labels = as_one_text(pairs)
         return model.loss(ids, labels, lengths=lengths, **smoothing)
-    source, source_lengths, target, target_lengths, labels = inputs
-    lengths = {"source_lengths": source_lengths, "target_lengths": target_lengths}
-    return model.loss(source, target, labels, **lengths, **smoothing)  # type: ignore[operator, no-any-return]
-
-
-def summed_loss(model: nn.Module, pairs: PairBatch, **smoothing: float) -> Tensor:
-    """The loss of all labels of these pairs together."""
-    return loss_of_inputs(model, *inputs_of(model, pairs), **smoothing)
+    lengths_of = {"source_lengths": pairs.source_lengths, "target_lengths": pairs.target_lengths}
+    return model.loss(pairs.source, pairs.target, pairs.labels, **lengths_of, **smoothing)  # type: ignore[operator, no-any-return]
 
 
 def scores_of(model: nn.Module, pairs: PairBatch) -> tuple[Tensor, Tensor]:
@@ -226,21 +210,15 @@ def answer_scores(model: nn.Module, pairs: PairBatch, rows: int = 250) -> dict[s
     """In evaluation: the share of answers that greedy decoding would write without a mistake (`accuracy`) and of tokens that are
     the likeliest (`tokens`), in percent, and nats a token (`loss`)."""
     model.eval()
-    whole = right = count = 0
-    total = 0.0
-    for first in range(0, len(pairs.source_lengths), rows):
-        some = pairs.part(first, first + rows)
-        logits, labels = scores_of(model, some)
+    whole = right = 0
+    total, count = 0.0, len(pairs.source_lengths)
+    for first in range(0, count, rows):
+        logits, labels = scores_of(model, pairs.rows(slice(first, first + rows)))
         good = (logits.argmax(-1) == labels) | (labels == IGNORE)
         whole, right = whole + int(good.all(-1).sum()), right + int((good & (labels != IGNORE)).sum())
         total += float(nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"))
-        count += some.tokens
     model.train()
-    return {
-        "accuracy": 100 * whole / len(pairs.source_lengths),
-        "tokens": 100 * right / count,
-        "loss": total / count,
-    }
+    return {"accuracy": 100 * whole / count, "tokens": 100 * right / pairs.tokens, "loss": total / pairs.tokens}
 
 
 def exact_match(model: nn.Module, pairs: PairBatch) -> float:
@@ -253,9 +231,17 @@ def held_out_scores(model: nn.Module, task: Letters | Strings, seed: int, count:
     return answer_scores(model, task.test(count, seed)) | {"val": answer_scores(model, task.val(count, seed))["loss"]}
 
 
+# ---- training
+
+
 def small(kind: type[M], **settings: Any) -> M:
     """A model of the size that most claims are tried at: four heads, 64 numbers a token, no dropout, unless told otherwise."""
     return kind(**{"n_head": 4, "n_embd": 64, "dropout": 0.0, **settings})
+
+
+def parameters(model: nn.Module) -> int:
+    """How many numbers a model learns."""
+    return sum(p.numel() for p in model.parameters())
 
 
 @dataclass(frozen=True)
@@ -275,10 +261,9 @@ def optimizers_of(model: nn.Module, args: TrainArgs) -> list[torch.optim.Optimiz
     """AdamW for all, or Muon for the matrices and AdamW for the rest."""
     groups = parameter_groups(model)
     matrices = [p for _, p in groups["matrices"]] if args.muon else []
-    rest = [p for kind, own in groups.items() if kind != "matrices" or not args.muon for _, p in own]
-    how: dict[str, Any] = {"lr": args.rate, "betas": (0.9, 0.98), "weight_decay": 0.0, "fused": True}
-    found: list[torch.optim.Optimizer] = [torch.optim.AdamW(rest, **how, capturable=rest[0].is_cuda)]
-    return [*found, Muon(matrices, lr=args.muon)] if matrices else found
+    rest = [p for name, group in groups.items() if name != "matrices" or not args.muon for _, p in group]
+    adamw = torch.optim.AdamW(rest, lr=args.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    return [adamw, Muon(matrices, lr=args.muon)] if matrices else [adamw]
 
 
 def share_at(args: TrainArgs, step: int) -> float:
@@ -291,28 +276,30 @@ def share_at(args: TrainArgs, step: int) -> float:
 
 def train(
     model: nn.Module,
-    draw: Callable[[], Inputs],
-    loss: Callable[..., tuple[Tensor, int | Tensor]],
+    loss: Callable[[], tuple[Tensor, int]],
     args: TrainArgs,
     watch: Callable[[int], None] = lambda step: None,
 ) -> list[float]:
-    """Trains by `loss(*draw())`, a summed loss and how many labels it is of; the mean loss of each step. `watch` is called while
-    the gradients of a step are still there. A step whose loss is not finite ends it: it has diverged. On a GPU steps are
-    replayed as graphs, but for recurrent layers, which are given their lengths on the host."""
+    """Trains by the summed loss of a fresh batch and how many labels it is of; the mean loss of each step. `watch` is called
+    while the gradients of a step are still there. A step whose loss is not finite ends it: it has diverged."""
     optimizers = optimizers_of(model, args)
-    tops = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
-    recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
-    on_graphs = next(model.parameters()).is_cuda and not recurrent
-    steps = GraphSteps(model, loss, optimizers, args.clip) if on_graphs else Steps(model, loss, optimizers, args.clip)
+    rates = [optimizer.param_groups[0]["lr"] for optimizer in optimizers]
+    losses: list[float] = []
     model.train()
     for step in range(1, args.steps + 1):
-        for optimizer, top in zip(optimizers, tops, strict=True):
-            set_rate(optimizer, top * share_at(args, step))
-        steps.compute_gradients(draw())
+        total, count = loss()
+        mean = total / max(1, count)
+        mean.backward()
+        losses.append(float(mean.detach()))
         watch(step)
-        if not steps.update():
+        nn.utils.clip_grad_norm_(model.parameters(), args.clip)
+        if not math.isfinite(losses[-1]):
             break
-    return steps.finish()
+        for optimizer, rate in zip(optimizers, rates, strict=True):
+            optimizer.param_groups[0]["lr"] = rate * share_at(args, step)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+    return losses
 
 
 def train_on(
@@ -320,16 +307,14 @@ def train_on(
 ) -> list[float]:
     """Trains on batches of a task, drawn by the seed."""
     options = {"smoothing": smoothing} if smoothing else {}
-    generator = torch.Generator().manual_seed(1000 + seed)
+    generator, device = torch.Generator().manual_seed(1000 + seed), next(model.parameters()).device
 
-    def draw() -> Inputs:
+    def loss() -> tuple[Tensor, int]:
         with torch.device("cpu"):
-            return inputs_of(model, task.batch(args.batch, generator))
+            pairs = task.batch(args.batch, generator)
+        return summed_loss(model, pairs.to(device), **options), pairs.tokens
 
-    def loss(*inputs: Tensor) -> tuple[Tensor, Tensor]:
-        return loss_of_inputs(model, *inputs, **options), (inputs[-1] != IGNORE).sum()
-
-    return train(model, draw, loss, args, **watch)
+    return train(model, loss, args, **watch)
 
 
 def downsample(losses: Sequence[float], points: int = 60) -> list[float]:
@@ -338,6 +323,63 @@ def downsample(losses: Sequence[float], points: int = 60) -> list[float]:
     return [sum(losses[i : i + size]) / len(losses[i : i + size]) for i in range(0, len(losses), size)]
 
 
-def parameters(model: nn.Module) -> int:
-    """How many numbers a model learns."""
-    return sum(p.numel() for p in model.parameters())
+# ---- a text
+
+
+@cache
+def characters(count: int = 8_000_000) -> tuple[Int[Tensor, " N"], int]:
+    """The beginning of the library's files, in their order, as tokens; and how many tokens there are."""
+    from glassformer.data.builtin.stdlib import stdlib_files
+
+    number = np.full(256, len(LETTERS))
+    number[[ord(letter) for letter in LETTERS]] = range(len(LETTERS))
+    texts: list[np.ndarray] = []
+    for document in stdlib_files("train", None):
+        codes = np.frombuffer(document.text.encode("utf-32-le"), np.uint32)
+        texts.append(number[np.minimum(codes, 255)])
+        if sum(map(len, texts)) >= count:
+            break
+    return torch.tensor(np.concatenate(texts)[:count]), len(LETTERS) + 1
+
+
+def summed_loss_of(model: GPT, rows: Int[Tensor, "B T"]) -> tuple[Tensor, int]:
+    """The loss of every next character of these rows together, and how many there are."""
+    inputs, labels = rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+    return model.loss(inputs, labels), labels.numel()
+
+
+def rows_at(text: Int[Tensor, " N"], starts: list[int], width: int) -> Int[Tensor, "B T"]:
+    """Rows of the text and the character after each."""
+    return text[torch.tensor(starts)[:, None] + torch.arange(width + 1)]
+
+
+def text_loss(
+    model: GPT, count: int, width: int, seed: int, seen: Int[Tensor, " N"] | None = None
+) -> Callable[[], tuple[Tensor, int]]:
+    """What `train` needs: the loss of so many rows, drawn by the seed from what may be seen (the first nine tenths)."""
+    whole, generator = characters()[0], torch.Generator().manual_seed(seed)
+    text = whole[: int(0.9 * len(whole))] if seen is None else seen
+    return lambda: summed_loss_of(model, rows_at(text, drawn(0, len(text) - width - 1, count, generator), width))
+
+
+@cache
+def bigrams() -> Float[Tensor, "V V"]:
+    """The log probability of a character after another, counted (from one each) in the first nine tenths of the text."""
+    text, size = characters()
+    seen = text[: int(0.9 * len(text))]
+    counts = 1 + torch.bincount(seen[:-1] * size + seen[1:], minlength=size * size).view(size, size)
+    return (counts / counts.sum(-1, keepdim=True)).log()
+
+
+@torch.no_grad()
+def held_out(model: GPT, width: int, rows: int, seed: int) -> dict[str, float]:
+    """Nats a character on rows drawn from the last tenth, which no training sees, others for every seed: of the model (`loss` on
+    one half of them, `val` on the other) and of a table of bigrams (`bigram`), which a model that has learned anything beats."""
+    text, draw = characters()[0], torch.Generator().manual_seed(987_654_321 + seed)
+    model.eval()
+    scores = {}
+    for name in ("val", "loss"):
+        some = rows_at(text, drawn(int(0.9 * len(text)), len(text) - width - 1, rows, draw), width)
+        total, count = summed_loss_of(model, some)
+        scores[name] = float(total) / count
+    return scores | {"bigram": -float(bigrams()[some[:, :-1], some[:, 1:]].mean())}

@@ -26,8 +26,7 @@ def complexity(*, quick: bool = False, out: Path | None = None, as_json: bool = 
     """
     from glassformer.api.loading import pick_device
     from glassformer.files.owned import LIST, require_new_or_empty
-    from glassformer_lab import complexity as study
-    from glassformer_lab.complexity.report import cells
+    from glassformer_lab.complexity import complexity as study
 
     place = pick_device(device)
     folder = out or Path("runs") / ("complexity-quick" if quick else "complexity")
@@ -44,7 +43,7 @@ def complexity(*, quick: bool = False, out: Path | None = None, as_json: bool = 
         print(json.dumps(report.to_dict(), ensure_ascii=False))
         return
     columns = [(head, {} if number == 0 else RIGHT | {"no_wrap": number < 8}) for number, head in SHOWN.items()]
-    rows = [[found[number] for number in SHOWN] for found in (cells(report, row) for row in report.rows)]
+    rows = [[found[number] for number in SHOWN] for found in (study.cells(report, row) for row in report.rows)]
     console = table_console()
     console.print(make_table(columns, rows, title=f"one row, forward and backward, on {report.facts['machine']}"))
     console.print(_("with what is said beside it, and the figure: {folder}", folder), soft_wrap=True)

@@ -14,7 +14,7 @@ from glassformer.language import _, language, localized, padded
 from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, say, table_console, warn
 
 if TYPE_CHECKING:
-    from glassformer_lab.claims import ClaimReport
+    from glassformer_lab.claims.report import ClaimReport
 
 OUT = Path("runs") / "studies"
 
@@ -57,7 +57,8 @@ def study(
     import torch
 
     from glassformer.runs.stop import STOPPED, Stopped, StopRequest
-    from glassformer_lab.claims import BUDGETS, all_claims, claim_named, run
+    from glassformer_lab.claims.claim import BUDGETS, all_claims, claim_named
+    from glassformer_lab.claims.report import run
 
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise ConfigError("--device is cpu or cuda where there is one, not {device!r}", device)
@@ -68,12 +69,9 @@ def study(
         with stop.listening():
             for one in chosen:
                 cores = "" if (os.cpu_count() or 1) == 2 else _(" on two cores")
-                about = one.name, one.count(budget), one.expected_minutes(budget), cores
+                minutes = max(1, round(one.minutes * budget.minutes))
+                about = one.name, len(one.plan(budget)), minutes, cores
                 say(_("{name}: {trials} trials, about {minutes} min{cores}", *about))
-                for folder in one.missing_data():
-                    say(
-                        _("{folder} is not here, so the trials on it are left out (see `glassformer data get`)", folder)
-                    )
                 with stop.may_drop():
                     report = run(one, budget, (out or OUT) / budget.name, jobs=jobs, device=device)
                 if as_json:
@@ -87,14 +85,14 @@ def study(
 
 def show_list(out: Path, as_json: bool) -> None:
     """Every study, with its verdict where it has been carried out."""
-    from glassformer_lab.claims import BUDGETS, all_claims
+    from glassformer_lab.claims.claim import all_claims
     from glassformer_lab.claims.report import measured, read_verdict
 
     ours = measured()
     rows: list[dict[str, Any]] = []
     for one in all_claims():
         verdict = next((v for e in ("full", "default", "quick") if (v := read_verdict(out / e, one.name))), "")
-        found = {"name": one.name, "claim": localized(one.claim), "minutes": one.expected_minutes(BUDGETS["default"])}
+        found = {"name": one.name, "claim": localized(one.claim), "minutes": one.minutes}
         rows.append(found | {"verdict": verdict, "measured": ours.get(one.name, {})})
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))

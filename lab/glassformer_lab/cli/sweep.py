@@ -50,7 +50,7 @@ def sweep(
     only_plan (--plan): Say what it would cost, and no more.
     """
     from glassformer import runs
-    from glassformer_lab import sweep as study
+    from glassformer_lab.sweep import sweep as study
 
     if recipe is None:
         show_list(as_json)
@@ -86,7 +86,7 @@ def as_typed(recipe: str, overrides: list[str], vary: list[str], seeds: int | No
 
 def show_list(as_json: bool) -> None:
     """The ablations that are ready, as a table or as JSON."""
-    from glassformer_lab.sweep.ready import ready_sets
+    from glassformer_lab.sweep.variants import ready_sets
 
     ready = ready_sets()
     if as_json:

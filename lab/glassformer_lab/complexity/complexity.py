@@ -1,20 +1,21 @@
-"""The paper's Table 1, measured from beginning to end."""
+"""The paper's Table 1, measured from beginning to end: every layer with its exponents beside what is said of it; as Markdown,
+CSV, JSON and one figure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 
-from glassformer.runs.report import device_name, made_with
-from glassformer_lab.complexity.chains import chain_lengths
-from glassformer_lab.complexity.fit import fit_exponent
+from glassformer import plots
+from glassformer.runs.report import csv_text, device_name, made_with, markdown_table, write_report
+from glassformer_lab.complexity import measure
 from glassformer_lab.complexity.layers import HEAD_SIZE, LAYERS, WINDOW, LayerKind
-from glassformer_lab.complexity.measure import measure
-from glassformer_lab.complexity.reach import KINDS, layers_needed, reaches
-from glassformer_lab.complexity.report import ComplexityReport, LayerMeasurements
+from glassformer_lab.complexity.measure import KINDS, SMALL_WINDOW, Exponent, Point, Reach, fit_exponent
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,6 @@ class Sizes:
     reach: int
     layers: tuple[int, ...] = (1, 2, 4, 8)
     chains: tuple[int, ...] = (16, 32, 64, 128, 256)
-
-    @property
-    def points(self) -> int:
-        """Measurements of a layer."""
-        return len(self.lengths) + len(self.widths)
 
 
 def steps(first: int, last: int, a_doubling: int, multiple: int = 1) -> tuple[int, ...]:
@@ -56,20 +52,55 @@ def sizes_for(device: torch.device, *, quick: bool) -> Sizes:
     return Sizes(steps(256, 4096, 2), 64, steps(64, 1024, 2, HEAD_SIZE), 256, 0.2, 129)
 
 
-def measure_layer(layer: LayerKind, sizes: Sizes, device: torch.device) -> LayerMeasurements:
-    """Its points, and the exponents fitted to them."""
-    over_length = measure(layer, [(n, sizes.width) for n in sizes.lengths], device, sizes.seconds)
-    over_width = measure(layer, [(sizes.length, d) for d in sizes.widths], device, sizes.seconds)
-    n, d = [p.length for p in over_length], [p.width for p in over_width]
-    return LayerMeasurements(
-        layer,
-        over_length,
-        over_width,
-        fit_exponent(n, [p.seconds for p in over_length]),
-        fit_exponent(d, [p.seconds for p in over_width]),
-        fit_exponent(n, [float(p.bytes) for p in over_length]),
-        fit_exponent(d, [float(p.bytes) for p in over_width]),
-    )
+@dataclass(frozen=True)
+class LayerMeasurements:
+    """A layer with everything that was measured of it."""
+
+    layer: LayerKind
+    over_length: list[Point]
+    over_width: list[Point]
+
+    @property
+    def exponents(self) -> dict[str, Exponent]:
+        """time_in_n, time_in_d, memory_in_n and memory_in_d."""
+        n, d = [float(p.length) for p in self.over_length], [float(p.width) for p in self.over_width]
+        return {
+            "time_in_n": fit_exponent(n, [p.seconds for p in self.over_length]),
+            "time_in_d": fit_exponent(d, [p.seconds for p in self.over_width]),
+            "memory_in_n": fit_exponent(n, [float(p.bytes) for p in self.over_length]),
+            "memory_in_d": fit_exponent(d, [float(p.bytes) for p in self.over_width]),
+        }
+
+
+@dataclass(frozen=True)
+class ComplexityReport:
+    """All layers, the chains of their equations, and how far the gradient reaches."""
+
+    rows: list[LayerMeasurements]
+    chains: dict[str, dict[int, int]]
+    reach: dict[str, list[Reach]]
+    needed: dict[str, int]  # layers until the first token is seen
+    length: int  # of the row in which reach was measured
+    facts: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as a JSON-serialisable dict."""
+        return {
+            "layers": [
+                {
+                    "name": row.layer.name,
+                    "said": {"time": row.layer.time, "sequential": row.layer.sequential, "path": row.layer.path},
+                    **{key: asdict(exponent) for key, exponent in row.exponents.items()},
+                    "points": [asdict(point) for point in (*row.over_length, *row.over_width)],
+                }
+                for row in self.rows
+            ],
+            "chains": {name: {str(n): count for n, count in counts.items()} for name, counts in self.chains.items()},
+            "reach": {name: [asdict(reach) for reach in reaches] for name, reaches in self.reach.items()},
+            "layers_needed": self.needed,
+            "reach_length": self.length,
+            **self.facts,
+        }
 
 
 def notes_of(sizes: Sizes) -> list[str]:
@@ -90,25 +121,97 @@ def notes_of(sizes: Sizes) -> list[str]:
 
 
 def complexity(
-    device: torch.device,
-    *,
-    quick: bool = False,
-    command: str = "glassformer complexity",
-    layers: Sequence[LayerKind] = LAYERS,
-    tell: Callable[[int, str], None] = lambda done, what: None,
+    device: torch.device, *, quick: bool, command: str, tell: Callable[[int, str], None] = lambda done, what: None
 ) -> ComplexityReport:
     """Measures every layer; `tell` hears how many are done and which is next."""
     sizes = sizes_for(device, quick=quick)
     rows = []
-    for number, layer in enumerate(layers):
+    for number, layer in enumerate(LAYERS):
         tell(number, layer.name)
-        rows.append(measure_layer(layer, sizes, device))
-    tell(len(layers), "chains and reach")
+        over_length = measure.measure(layer, [(n, sizes.width) for n in sizes.lengths], device, sizes.seconds)
+        over_width = measure.measure(layer, [(sizes.length, d) for d in sizes.widths], device, sizes.seconds)
+        rows.append(LayerMeasurements(layer, over_length, over_width))
+    tell(len(LAYERS), "chains and reach")
     return ComplexityReport(
         rows,
-        chain_lengths(sizes.chains),
-        reaches(sizes.reach, sizes.layers),
-        {kind: layers_needed(kind, sizes.reach) for kind in KINDS},
+        measure.chain_lengths(sizes.chains),
+        {kind: [measure.gradient_reach(kind, depth, sizes.reach) for depth in sizes.layers] for kind in KINDS},
+        {kind: measure.layers_needed(kind, sizes.reach) for kind in KINDS},
         sizes.reach,
         {"command": command, "notes": notes_of(sizes), "machine": device_name(device), **made_with()},
     )
+
+
+HEADS = (
+    *("layer", "said", "time ~ n^p", "said p", "time ~ d^q", "said q"),
+    *("memory ~ n^p", "said", "sequential operations", "said", "layers to reach n", "said"),
+)
+
+
+def cells(report: ComplexityReport, row: LayerMeasurements) -> list[str]:
+    """A row of the table."""
+
+    def power(exponents: tuple[int, int]) -> str:
+        low, high = exponents
+        return f"{low}" if low == high else f"{low} to {high}"
+
+    layer, kind, exponents = row.layer, row.layer.kind, row.exponents
+    (short, first), *_, (long, last) = report.chains[kind].items()
+    return [
+        *(layer.name, layer.time, str(exponents["time_in_n"]), power(layer.in_n)),
+        *(str(exponents["time_in_d"]), power(layer.in_d), str(exponents["memory_in_n"]), f"{layer.memory_in_n}"),
+        f"{first}" if first == last else f"{first} → {last} (n = {short} → {long})",
+        layer.sequential,
+        str(report.needed[kind]) + (f" (r = {SMALL_WINDOW})" if kind == "window" else ""),
+        layer.path if kind != "recurrent" else f"{layer.path} in one layer",
+    ]
+
+
+def markdown(report: ComplexityReport) -> str:
+    """The page."""
+    facts = report.facts
+    lines = ["# Complexity, measured", "", f"    {facts['command']}", ""]
+    lines += markdown_table(HEADS, [cells(report, row) for row in report.rows], numbers=True)
+    lines += ["", *(f"- {note}" for note in facts["notes"]), "", "How far the gradient of the last output reaches", ""]
+    depths = [str(reach.layers) for reach in next(iter(report.reach.values()))]
+    heads = ["through layers", *depths, "left at the first token, one layer"]
+    rows = [[kind, *(str(r.distance) for r in found), f"{found[0].far:.2g}"] for kind, found in report.reach.items()]
+    lines += markdown_table(heads, rows, numbers=True)
+    lines += ["", "![time, memory and reach](complexity.svg)", ""]
+    lines += [f"{facts['machine']}, torch {facts['torch']}, glassformer {facts['glassformer']}, {facts['date']}.", ""]
+    return "\n".join(lines)
+
+
+def as_csv(rows: Sequence[LayerMeasurements]) -> str:
+    """Every measurement in a line of its own."""
+    lines: list[list[Any]] = [["layer", "over", "length", "width", "seconds", "bytes"]]
+    for row in rows:
+        for over, points in (("length", row.over_length), ("width", row.over_width)):
+            lines += [[p.layer, over, p.length, p.width, p.seconds, p.bytes] for p in points]
+    return csv_text(lines)
+
+
+def draw(report: ComplexityReport) -> Any:
+    """Time over n and d, memory over n, and reach over layers, in one figure."""
+
+    def lines(points: str, *axes: str) -> dict[str, Any]:
+        return {
+            row.layer.name: tuple([getattr(p, axis) for p in getattr(row, points)] for axis in axes)
+            for row in report.rows
+        }
+
+    named = {row.layer.kind: row.layer.name for row in report.rows}
+    reach = {named[kind]: ([r.layers for r in own], [r.distance for r in own]) for kind, own in report.reach.items()}
+    return plots.cost_curves(
+        lines("over_length", "length", "seconds"),
+        lines("over_width", "width", "seconds"),
+        lines("over_length", "length", "bytes"),
+        reach,
+        f"tokens back that the gradient reaches (here the window is {SMALL_WINDOW})",
+    )
+
+
+def write(report: ComplexityReport, out: Path) -> list[Path]:
+    """Everything into the folder; the files."""
+    figures = {"complexity": draw(report)}
+    return write_report(out, "complexity", report.to_dict(), markdown(report), as_csv(report.rows), figures)

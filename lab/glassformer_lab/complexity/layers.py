@@ -13,31 +13,33 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from glassformer.language import _
-from glassformer.nn.attention import MultiHeadAttention, fused_attention, masked_attention
+from glassformer.nn.attention import (
+    MultiHeadAttention,
+    attention,
+    fused_attention,
+    masked_attention,
+    sliding_window_attention,
+)
 from glassformer.nn.masks import AttentionMask
 from glassformer_lab.alternatives.convolution import Convolution
 from glassformer_lab.alternatives.linear_attention import linear_attention
-from glassformer_lab.alternatives.recurrent import Recurrent
+from glassformer_lab.alternatives.recurrent import Recurrent, lstm
 
 HEAD_SIZE = 32
 KERNEL = 3
 WINDOW = 64
 
-Run = Callable[[Float[Tensor, "B n d"]], Float[Tensor, "B n d"]]
-"""From rows to rows of the same shape."""
-
 
 class Alone(nn.Module):
     """Attention without projections: x is query, key and value at once."""
 
-    def __init__(self, kernel: Callable[[Tensor], Tensor], size: int) -> None:
+    def __init__(self, kernel: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.kernel, self.size = kernel, size
+        self.kernel = kernel
 
     def forward(self, x: Float[Tensor, "B n d"]) -> Float[Tensor, "B n d"]:
         """Every head's output, side by side again."""
-        heads = x.unflatten(-1, (-1, self.size)).transpose(1, 2)
+        heads = x.unflatten(-1, (-1, HEAD_SIZE)).transpose(1, 2)
         return self.kernel(heads).transpose(1, 2).flatten(-2)
 
 
@@ -53,29 +55,29 @@ class Masked(nn.Module):
         return self.layer(x, AttentionMask(causal=True))  # type: ignore[no-any-return]
 
 
-def explicit(width: int, size: int = HEAD_SIZE) -> nn.Module:
+def explicit(width: int) -> nn.Module:
     """The equation, with all n x n weights."""
-    return Alone(lambda q: masked_attention(q, q, q, AttentionMask(causal=True)), size)
+    return Alone(lambda q: masked_attention(q, q, q, AttentionMask(causal=True)))
 
 
-def fused(width: int, size: int = HEAD_SIZE) -> nn.Module:
+def fused(width: int) -> nn.Module:
     """torch's kernel, which never holds them."""
-    return Alone(lambda q: fused_attention(q, q, q, AttentionMask(causal=True)), size)
+    return Alone(lambda q: fused_attention(q, q, q, AttentionMask(causal=True)))
 
 
-def windowed(width: int, size: int = HEAD_SIZE, window: int = WINDOW) -> nn.Module:
+def windowed(width: int, window: int = WINDOW) -> nn.Module:
     """Each query sees the last `window` keys, block by block (nn/attention.py)."""
-    return Alone(lambda q: fused_attention(q, q, q, AttentionMask(causal=True, window=window)), size)
+    return Alone(lambda q: fused_attention(q, q, q, AttentionMask(causal=True, window=window)))
 
 
-def linear(width: int, size: int = HEAD_SIZE) -> nn.Module:
+def linear(width: int) -> nn.Module:
     """Attention without the softmax."""
-    return Alone(lambda q: linear_attention(q, q, q, causal=True), size)
+    return Alone(lambda q: linear_attention(q, q, q, causal=True))
 
 
-def whole_layer(width: int, size: int = HEAD_SIZE) -> nn.Module:
+def whole_layer(width: int) -> nn.Module:
     """Multi-head attention with its four projections."""
-    return Masked(MultiHeadAttention(width, width // size, head_size=size))
+    return Masked(MultiHeadAttention(width, width // HEAD_SIZE, head_size=HEAD_SIZE))
 
 
 def recurrent(width: int) -> nn.Module:
@@ -83,9 +85,9 @@ def recurrent(width: int) -> nn.Module:
     return Masked(Recurrent(width))
 
 
-def convolution(width: int, kernel: int = KERNEL) -> nn.Module:
-    """A convolution over `kernel` tokens."""
-    return Masked(Convolution(width, kernel_size=kernel))
+def convolution(width: int) -> nn.Module:
+    """A convolution over KERNEL tokens."""
+    return Masked(Convolution(width, kernel_size=KERNEL))
 
 
 @dataclass(frozen=True)
@@ -105,22 +107,35 @@ class LayerKind:
 
 
 LAYERS = (
-    LayerKind(_("attention alone, explicit"), "attention", explicit, "O(n² d)", (2, 2), (1, 1), 2, "O(1)", "O(1)"),
-    LayerKind(_("attention alone, fused"), "attention", fused, "O(n² d)", (2, 2), (1, 1), 1, "O(1)", "O(1)"),
+    LayerKind("attention alone, explicit", "attention", explicit, "O(n² d)", (2, 2), (1, 1), 2, "O(1)", "O(1)"),
+    LayerKind("attention alone, fused", "attention", fused, "O(n² d)", (2, 2), (1, 1), 1, "O(1)", "O(1)"),
     LayerKind(
-        _("self-attention, whole layer"), "attention", whole_layer, "O(n² d + n d²)", (1, 2), (1, 2), 1, "O(1)", "O(1)"
+        "self-attention, whole layer", "attention", whole_layer, "O(n² d + n d²)", (1, 2), (1, 2), 1, "O(1)", "O(1)"
     ),
-    LayerKind(_("recurrent (LSTM)"), "recurrent", recurrent, "O(n d²)", (1, 1), (2, 2), 1, "O(n)", "O(n)"),
+    LayerKind("recurrent (LSTM)", "recurrent", recurrent, "O(n d²)", (1, 1), (2, 2), 1, "O(n)", "O(n)"),
     LayerKind(
-        _("convolution"), "convolution", convolution, f"O(k n d²), k = {KERNEL}", (1, 1), (2, 2), 1, "O(1)", "O(n / k)"
+        "convolution", "convolution", convolution, f"O(k n d²), k = {KERNEL}", (1, 1), (2, 2), 1, "O(1)", "O(n / k)"
     ),
-    LayerKind(_("window"), "window", windowed, f"O(r n d), r = {WINDOW}", (1, 1), (1, 1), 1, "O(1)", "O(n / r)"),
+    LayerKind("window", "window", windowed, f"O(r n d), r = {WINDOW}", (1, 1), (1, 1), 1, "O(1)", "O(n / r)"),
     LayerKind(
-        _("linear attention"), "linear", linear, f"O(n d D), D = {HEAD_SIZE}", (1, 1), (1, 1), 1, "O(n / 64)", "O(1)"
+        "linear attention", "linear", linear, f"O(n d D), D = {HEAD_SIZE}", (1, 1), (1, 1), 1, "O(n / 64)", "O(1)"
     ),
 )
 
 
-def rows(length: int, width: int, device: torch.device, batch: int = 1) -> Float[Tensor, "B n d"]:
-    """Random rows whose gradient is asked for."""
-    return torch.randn(batch, length, width, device=device, requires_grad=True)
+def equations(width: int = 8) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Each kind of layer as its equation, of rows (1, n, width)."""
+    torch.manual_seed(0)
+    weights = tuple(torch.randn(*s, requires_grad=True) for s in ((4 * width, width), (4 * width, width), (4 * width,)))
+    layer = Convolution(width)
+
+    def masked(x: Tensor) -> Tensor:
+        return attention(x, x, x, torch.ones(x.size(1), x.size(1), dtype=torch.bool).tril())
+
+    return {
+        "attention": masked,
+        "recurrent": lambda x: lstm(x, weights),  # type: ignore[arg-type]
+        "convolution": lambda x: layer(x, AttentionMask(causal=True)),
+        "window": lambda x: sliding_window_attention(x[None], x[None], x[None], 4)[0],
+        "linear": lambda x: linear_attention(x, x, x, causal=True),
+    }

@@ -4,11 +4,11 @@ certain machine, so it is told beside it."""
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from glassformer_lab.reproduce.table import Reproduction
-from glassformer_lab.reproduce.times import Times
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Outcome:
     score: float
     signature: str
     others: dict[str, float]
-    times: Times
+    times: dict[str, float]  # seconds of preparation, compilation, training, validation, saving and scoring
     steps: int
     tokens: int  # target tokens learned from
     parameters: int
@@ -29,7 +29,24 @@ class Outcome:
     @property
     def tokens_per_second(self) -> float:
         """Target tokens learned from in a second of training."""
-        return self.tokens / self.times.training if self.times.training > 0 else 0.0
+        return self.tokens / self.times["training"] if self.times["training"] > 0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as a JSON-serialisable dict."""
+        return asdict(self) | {"tokens_per_second": self.tokens_per_second}
+
+
+def middle(outcomes: Sequence[Outcome], value: Callable[[Outcome], float]) -> float:
+    """The median of a value over the trainings."""
+    return statistics.median(map(value, outcomes))
+
+
+def spread(scores: Sequence[float]) -> str:
+    """How far the seeds lie apart, as the end of a sentence."""
+    if len(scores) == 1:
+        return " (one seed)"
+    each = ", ".join(f"{score:.4f}" for score in scores)
+    return f", deviation {statistics.stdev(scores):.4f} ({each})"
 
 
 @dataclass(frozen=True)
@@ -49,7 +66,7 @@ class ReproductionReport:
     @property
     def scores(self) -> list[float]:
         """Each training's score."""
-        return [one.score for one in self.outcomes]
+        return [outcome.score for outcome in self.outcomes]
 
     @property
     def median(self) -> float:
@@ -61,33 +78,62 @@ class ReproductionReport:
         """Whether training took no longer than the goal says; None where this is another machine, or it says nothing."""
         if self.what.within is None or self.what.where not in self.device:
             return None
-        return statistics.median(one.times.training for one in self.outcomes) <= self.what.within
+        return middle(self.outcomes, lambda outcome: outcome.times["training"]) <= self.what.within
+
+    @property
+    def goal_text(self) -> str:
+        """The goal in words, with its number where it follows from others."""
+        return self.what.goal_text + ("" if self.what.goal is not None else f" = {self.goal:.4f}")
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        what = {key: value for key, value in asdict(self.what).items() if value is not None}
-        spread = {
+        """The report as a JSON-serialisable dict."""
+        return {
+            **{key: value for key, value in asdict(self.what).items() if value is not None},
+            "goal": self.goal,
+            "passed": self.passed,
+            "too_large": self.too_large or None,
+            "in_time": self.in_time,
             "mean": statistics.fmean(self.scores),
             "median": self.median,
             "lowest": min(self.scores),
             "highest": max(self.scores),
             "deviation": statistics.stdev(self.scores) if len(self.scores) > 1 else None,
-        }
-        return {
-            **what,
-            "goal": self.goal,
-            "passed": self.passed,
-            "too_large": self.too_large or None,
-            "in_time": self.in_time,
-            **spread,
-            "runs": [as_facts(one) for one in self.outcomes],
-            "runs_beside": [as_facts(one) for one in self.beside],
+            "runs": [outcome.to_dict() for outcome in self.outcomes],
+            "runs_beside": [outcome.to_dict() for outcome in self.beside],
             "expected_training_s": self.expected_s,
             "device": self.device,
             **self.facts,
         }
 
-
-def as_facts(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as JSON has it."""
-    return asdict(outcome) | {"tokens_per_second": outcome.tokens_per_second}
+    def rows(self) -> list[tuple[str, str]]:
+        """The report, a title and a sentence each."""
+        what, first = self.what, self.outcomes[0]
+        seconds = {name: middle(self.outcomes, lambda outcome, name=name: outcome.times[name]) for name in first.times}  # type: ignore[misc]
+        published = "none" if what.published is None else f"{what.published:g}"
+        rows = [
+            ("published", f"{published} ({what.source})"),
+            ("goal", self.goal_text),
+            ("ours", f"median {self.median:.4f}, mean {statistics.fmean(self.scores):.4f}{spread(self.scores)}"),
+            ("measure", f"{what.metric}: {first.signature}"),
+        ]
+        for key in first.others:
+            rows.append((key, f"{middle(self.outcomes, lambda outcome, key=key: outcome.others[key]):.4f}"))  # type: ignore[misc]
+        if self.beside:
+            others = [outcome.score for outcome in self.beside]
+            rows.append((str(what.beside), f"median {statistics.median(others):.4f}{spread(others)}"))
+        reached = {None: ", which this is not", True: ": reached", False: ": not reached"}[self.in_time]
+        goal = "" if what.within is None else f"; goal {what.time_text}{reached}"
+        scoring = f"{seconds['validation']:.2f} s of validation, {seconds['scoring']:.2f} s of scoring"
+        speed = middle(self.outcomes, lambda outcome: outcome.tokens_per_second)
+        return [
+            *rows,
+            ("parameters", f"{first.parameters:,}"),
+            ("training", f"{seconds['training']:.2f} s, {first.steps:,} steps{goal}"),
+            ("compilation", f"{seconds['compilation']:.2f} s, start-up included"),
+            ("evaluation", scoring),
+            ("saving", f"{seconds['saving']:.2f} s, checkpoints written and synced"),
+            ("preparation", f"{seconds['preparation']:.2f} s, tokenizer and token files"),
+            ("speed", f"{speed:,.0f} target tokens/s"),
+            ("device", f"{self.device}, torch {self.facts['torch']}"),
+            ("runs", ", ".join(outcome.folder for outcome in [*self.outcomes, *self.beside])),
+        ]

@@ -25,6 +25,7 @@ from glassformer.errors import UserError
 from glassformer.files.owned import OwnedFiles
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.metrics_log import phase_seconds
 from glassformer.runs.report import commit, device_name, made_with, write_report
 from glassformer.runs.runner import KEPT, TrialCall, read_kept, run_trials
 from glassformer.screen import roughly, say
@@ -32,7 +33,6 @@ from glassformer.training.progress import StepReport, TrainerCallback
 from glassformer_lab.reproduce.metrics import device_of, score
 from glassformer_lab.reproduce.report import Outcome, ReproductionReport
 from glassformer_lab.reproduce.table import Metric, Reproduction, reproduction
-from glassformer_lab.reproduce.times import Times, times_of
 
 
 def data_settings(what: Reproduction, folder: Path | None, out: Path) -> list[str]:
@@ -72,6 +72,16 @@ def recipe_of(name: str, what: Reproduction, settings: Sequence[str], overrides:
     return recipe
 
 
+PHASES = {
+    "preparation": "prepare",
+    "compilation": "compile",
+    "training": "steps",
+    "validation": "validate",
+    "saving": "save",
+}
+"""Of a training, as reports call them and as the run has them (runs/metrics_log.py); compilation is all before the second step."""
+
+
 def begin_afresh() -> None:
     """Compiled functions of one run are of no use to the next, and after a few torch would stop compiling."""
     # Where it was not loaded nothing was compiled yet, and loading it takes seconds.
@@ -92,17 +102,12 @@ def train_and_score(
         run = runs.train(recipe, folder, overwrite=overwrite, callbacks=callbacks)
     ended = time.perf_counter()
     found = score(run, metric)
-    times = times_of(run, scoring=time.perf_counter() - ended)
-    state = run.checkpoints.state(run.checkpoints.steps()[-1])
-    scored: dict[str, Any] = {
-        "score": found.value,
-        "signature": found.signature,
-        "others": found.others,
-        "times": times,
-    }
-    learned: dict[str, Any] = {"steps": run.finished() or 0, "tokens": int(state["tokens"])}
-    of = costs(run.recipe.model).parameters
-    return Outcome(recipe.name, recipe.train.seed, str(folder), **scored, **learned, parameters=of)
+    seconds = phase_seconds(run.metrics_file)
+    times = {name: seconds[phase] for name, phase in PHASES.items()} | {"scoring": time.perf_counter() - ended}
+    scored = found.value, found.signature, found.others, times
+    tokens = int(run.checkpoints.state(run.checkpoints.steps()[-1])["tokens"])
+    learned = run.finished() or 0, tokens, costs(run.recipe.model).parameters
+    return Outcome(recipe.name, recipe.train.seed, str(folder), *scored, *learned)
 
 
 def size_problem(what: Reproduction, outcomes: Sequence[Outcome], recipe: Recipe) -> str:
@@ -165,8 +170,7 @@ def trial(
 
 def outcome_of(measured: Mapping[str, Any]) -> Outcome:
     """A training that was kept."""
-    fields = {name: value for name, value in measured.items() if name != "seconds"}
-    return Outcome(**fields | {"times": Times(**measured["times"])})
+    return Outcome(**{name: value for name, value in measured.items() if name != "seconds"})
 
 
 def reproduce(

@@ -10,7 +10,7 @@ from typing import Any
 from glassformer import plots
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.report import csv_text, markdown_table, write_report
-from glassformer_lab.sweep.table import VariantRow
+from glassformer_lab.sweep.scores import VariantRow
 
 LAYER = "grad_norm/"
 

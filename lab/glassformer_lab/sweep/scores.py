@@ -1,4 +1,6 @@
-"""What a trial scores on the examples it has not learned from, example by example, so that trials can be compared in pairs.
+"""What a trial scores on the examples it has not learned from, example by example, so that trials can be compared in pairs; and
+the rows of a sweep: mean and spread over seeds, and whether a difference to the base is more than luck
+(evaluation/significance.py). With one seed the luck of training cannot be told, and nothing is called better or worse.
 
 Texts are written greedily and losses are teacher-forced, as in `glassformer compare`. The numbers of a trial are kept in a
 file, so that an ablation that is gone on with does not score again.
@@ -9,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +24,14 @@ from glassformer.api import load
 from glassformer.data.report import DataReport
 from glassformer.evaluation.examples import COMBINE, example_statistics, held_out
 from glassformer.evaluation.generated import metric_of
-from glassformer.evaluation.significance import Statistics
+from glassformer.evaluation.metrics import BETTER_WHEN_LOWER
+from glassformer.evaluation.significance import Paired, Statistics, seeds_and_examples
 from glassformer.files import structured
 from glassformer.files.durable import to_json, write_atomically
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
+from glassformer_lab.sweep.variants import Variant
+from glassformer_lab.verdict import against_base
 
 
 @dataclass(frozen=True)
@@ -98,19 +105,20 @@ def score_trial(folder: Path, limit: int, device: str = "auto") -> TrialScores:
     )
 
 
-def score_and_keep(path: Path, folder: Path, limit: int, device: str, threads: int | None = None) -> TrialScores:
-    """Scores a run and keeps the scores in a file."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-    found = score_trial(folder, limit, device)
-    keep_scores(path, folder, limit, found)
-    return found
-
-
 def weights_of(run: Path, limit: int) -> str:
     """What a trial's scores belong to: its final weights and a number of examples."""
     seal = run / "final" / "SEAL"
     return fingerprint([seal.read_text(encoding="utf-8") if seal.exists() else "", limit])
+
+
+def score_and_keep(path: Path, folder: Path, limit: int, device: str, threads: int | None = None) -> TrialScores:
+    """Scores a run and keeps the scores in a file, with which weights they are of, so that they need not be taken again."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    scores = replace(score_trial(folder, limit, device), of=weights_of(folder, limit))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, to_json(asdict(scores)))
+    return scores
 
 
 def kept_scores(path: Path, run: Path, limit: int) -> TrialScores | None:
@@ -121,7 +129,92 @@ def kept_scores(path: Path, run: Path, limit: int) -> TrialScores | None:
     return None
 
 
-def keep_scores(path: Path, run: Path, limit: int, scores: TrialScores) -> None:
-    """Writes the scores of a trial to a file, with which weights they are of, so that they need not be taken again."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, to_json(asdict(replace(scores, of=weights_of(run, limit)))))
+def paired(base: Sequence[TrialScores], other: Sequence[TrialScores], name: str) -> Paired | None:
+    """The base against a variant on one score; None where their examples (or for a loss: their tokens) are not the same."""
+    of_tokens = name in ("loss", "token_accuracy")
+    keys = {(one.split, one.examples, one.tokens if of_tokens else "") for one in (*base, *other)}
+    if len(keys) > 1 or any(name not in one.statistics for one in (*base, *other)):
+        return None
+    return seeds_and_examples([one.table(name) for one in base], [one.table(name) for one in other], COMBINE[name])
+
+
+@dataclass(frozen=True)
+class VariantRow:
+    """One variant: its trials' scores by seed, its comparison with the base, and why some trials did not end."""
+
+    variant: Variant
+    trials: dict[int, TrialScores]
+    tests: dict[str, Paired] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    compared: int = 0  # seeds that it shares with the base
+
+    def scores(self, name: str) -> list[float]:
+        """The score of this name of every trial that has it, one a seed."""
+        return [one.score(name) for one in self.trials.values() if name in one.statistics]
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a score over the seeds; None where no trial has it."""
+        found = self.scores(name)
+        return statistics.fmean(found) if found else None
+
+    def spread(self, name: str) -> float | None:
+        """The standard deviation over seeds; None for one seed."""
+        found = self.scores(name)
+        return statistics.stdev(found) if len(found) > 1 else None
+
+    @property
+    def first(self) -> TrialScores | None:
+        """Any of them: for what does not depend on the seed."""
+        return next(iter(self.trials.values()), None)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long a training took, on average over the seeds."""
+        return statistics.fmean(one.seconds for one in self.trials.values()) if self.trials else None
+
+    def verdict(self, name: str) -> str:
+        """better, worse or unclear against the base, by the interval of the difference over two seeds or more; empty for the
+        base."""
+        if name not in self.tests:
+            return ""
+        change = self.tests[name].difference
+        return against_base(change.low, change.high, self.compared, less_is_better=name in BETTER_WHEN_LOWER)
+
+    def to_dict(self, names: Sequence[str]) -> dict[str, Any]:
+        """As JSON has it."""
+        facts = self.first
+        return {
+            "name": self.variant.name,
+            "group": self.variant.group,
+            "settings": list(self.variant.settings),
+            **{key: getattr(facts, key, None) for key in ("parameters", "forward_flops", "steps", "target_tokens")},
+            "seconds": self.seconds,
+            "seeds": list(self.trials),
+            "failed": {str(seed): why for seed, why in self.failed.items()},
+            "scores": {
+                name: {"each": self.scores(name), "mean": self.mean(name), "spread": self.spread(name)}
+                for name in names
+                if self.scores(name)
+            },
+            "tests": {name: test.to_dict() | {"verdict": self.verdict(name)} for name, test in self.tests.items()},
+        }
+
+
+def make_rows(
+    variants: Sequence[Variant],
+    scored: Mapping[str, Mapping[int, TrialScores]],
+    failed: Mapping[str, Mapping[int, str]],
+) -> list[VariantRow]:
+    """A row for each variant, the base first; only seeds that both have are compared."""
+    base = dict(scored.get(variants[0].name, {}))
+    rows = []
+    for variant in variants:
+        own = dict(scored.get(variant.name, {}))
+        common = sorted(base.keys() & own.keys())
+        tests = {}
+        if variant is not variants[0] and common:
+            pairs = ([base[seed] for seed in common], [own[seed] for seed in common])
+            found = {name: paired(*pairs, name) for name in pairs[0][0].statistics}
+            tests = {name: test for name, test in found.items() if test is not None}
+        rows.append(VariantRow(variant, own, tests, dict(failed.get(variant.name, {})), len(common)))
+    return rows

@@ -21,13 +21,10 @@ from glassformer.runs.report import device_name, made_with
 from glassformer.runs.runner import side_by_side
 from glassformer.runs.stop import StopRequest
 from glassformer.screen import Progress, say
-from glassformer_lab.sweep.cost import Cost, at_a_time, estimate
-from glassformer_lab.sweep.ready import QUICK, ReadySet, find_ready
 from glassformer_lab.sweep.report import SweepReport, write
-from glassformer_lab.sweep.scores import TrialScores, kept_scores, score_and_keep
-from glassformer_lab.sweep.table import make_rows
-from glassformer_lab.sweep.trials import Trial, make_trials, train_trials
-from glassformer_lab.sweep.variants import BASE, Variant, make_variants, resolve
+from glassformer_lab.sweep.scores import TrialScores, kept_scores, make_rows, score_and_keep
+from glassformer_lab.sweep.trials import Cost, Trial, at_a_time, estimate, make_trials, train_trials
+from glassformer_lab.sweep.variants import BASE, QUICK, ReadySet, Variant, find_ready, make_variants, resolve
 
 EXAMPLES, QUICK_EXAMPLES = 1000, 200  # of the test set
 ALIKE = 0.05  # budgets that differ by less: batches are filled with whole examples, so tokens are never quite the same
@@ -155,7 +152,7 @@ def sweep(
             held.enter_context(OwnedFiles(out).exclusive_lock("ablation"))
         left = [trial for trial in trials if not trial.finished()]
         with stop.may_drop():
-            cost = estimate(asked.recipes, left, len(trials) - len(left), at_once, threads, out)
+            cost = estimate(asked.recipes[BASE], left, len(trials) - len(left), at_once, threads)
         if only_plan:
             return cost
         say(cost.sentence())

@@ -4,22 +4,26 @@
     model.n_head=1,2,8 model.head_size=64,32,8         three variants: settings that move together, value by value
     train.betas=[0.9,0.98],[0.9,0.95]                  lists as TOML writes them
 
-A variant that cannot be is refused before anything is trained, by its name.
+A variant that cannot be is refused before anything is trained, by its name. Sets that need no --vary are in ready.toml.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
-from glassformer.config import Recipe, read_recipe
+from glassformer.config import Recipe, did_you_mean, read_recipe, recipe_names
 from glassformer.data.batches import check_task
 from glassformer.data.builtin import check_builtin
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import metric_of
+from glassformer.files import structured
 from glassformer.models import build_model
 from glassformer.models.costs import shapes_alone
 from glassformer.runs import pick_device
@@ -130,4 +134,46 @@ def resolve(recipe: str, overrides: Sequence[str], variants: Sequence[Variant]) 
         found[variant.name] = own
     if len(found) == 1:
         raise ConfigError("nothing is varied: every variant is the recipe as it is; give other values to --vary")
+    return found
+
+
+QUICK = (
+    *("train.steps=20", "train.warmup=5", "train.validate_every=10", "train.save_every=20"),
+    *("train.validate_examples=32", "train.log_every=1"),
+)
+"""For --quick: enough to see that everything runs, and nothing to be believed."""
+
+
+@dataclass(frozen=True)
+class ReadySet:
+    """A named ablation: the recipe, what is changed in it for all, and the variants."""
+
+    name: str
+    about: str
+    recipe: str
+    settings: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    seeds: int = 3
+    quick: tuple[str, ...] = ()
+
+
+@cache
+def ready_sets() -> tuple[ReadySet, ...]:
+    """The ablations of ready.toml."""
+    values = tomllib.loads(Path(__file__).with_name("ready.toml").read_text(encoding="utf-8"))
+    return structured.convert(values["set"], tuple[ReadySet, ...], "ready.toml")  # type: ignore[no-any-return]
+
+
+def find_ready(name: str) -> ReadySet | None:
+    """The ablation of this name; None where it is a recipe's name or file; a sentence where it is neither."""
+    found = next((one for one in ready_sets() if one.name == name), None)
+    known = [*(one.name for one in ready_sets()), *recipe_names()]
+    if found is None and not name.endswith(".toml") and name not in known:
+        raise ConfigError(
+            "there is no ablation and no recipe {name!r}{suggestion}; ready are "
+            "{ready_sets}; see also: glassformer recipes",
+            name,
+            did_you_mean(name, known),
+            ", ".join(one.name for one in ready_sets()),
+        )
     return found

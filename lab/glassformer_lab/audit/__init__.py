@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from glassformer_lab.audit.laws import audit
-from glassformer_lab.audit.making import build, parse_args
-from glassformer_lab.audit.result import AuditResult, known
+from glassformer_lab.audit.making import AuditResult, build, known, parse_args
 from glassformer_lab.audit.subject import find_subject
 
 

@@ -18,11 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from glassformer_lab.audit.losses import first_loss, next_token
-from glassformer_lab.audit.making import LENGTHS, one_line
-from glassformer_lab.audit.result import AuditResult, judged, line_of
+from glassformer_lab.audit.making import LENGTHS, AuditResult, judged, line_of, one_line
 from glassformer_lab.audit.subject import Subject, changed, find_loss, find_output, find_size
-from glassformer_lab.audit.watching import apart, in_text, place_of, watch
-from glassformer_lab.audit.weights import weights
+from glassformer_lab.audit.watching import apart, in_text, place_of, watch, weights
 
 MIXING = ("tril", "triu", "causal", "scaled_dot_product", "softmax")
 PADS = ("pad_idx", "pad_id", "pad_token_id", "src_pad_idx", "padding_idx")

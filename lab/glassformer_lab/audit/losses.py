@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glassformer_lab.audit.result import AuditResult, judged, line_of
+from glassformer_lab.audit.making import AuditResult, judged, line_of
 from glassformer_lab.audit.subject import Subject, find_loss, find_output, first_id
 
 

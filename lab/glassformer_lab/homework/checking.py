@@ -1,9 +1,11 @@
-"""The laws that a piece of homework must hold: ours beside the reader's, on tensors small enough to be read."""
+"""The exercises, from homework.toml, the file that a reader fills in, and the laws that what is put there must hold: ours beside
+the reader's, on tensors small enough to be read."""
 
 from __future__ import annotations
 
 import ast
 import math
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +21,20 @@ from glassformer.errors import UserError
 from glassformer.language import _, localized
 from glassformer_lab.audit.making import load_object, one_line
 from glassformer_lab.homework.wrong import WRONG, library_call
+
+EXERCISES: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("homework.toml").read_text(encoding="utf-8")
+)
+HEAD = """from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glassformer.classic import transformer as classic
+"""
 
 
 @dataclass(frozen=True)
@@ -221,3 +237,17 @@ def check(path: Path) -> list[tuple[str, str, str | None]]:
 def report(path: str) -> list[list[str]]:
     """The results as a JSON-serialisable list, in the person's language; an empty problem: none."""
     return [[name, localized(shown), localized(problem or "")] for name, shown, problem in check(Path(path))]
+
+
+def listing(names: list[str], file: str) -> str:
+    """A Python file with these exercises' holes, and their hints in two languages."""
+    parts = [
+        f'"""Homework: {", ".join(names)}. Fill in what raises, then: glassformer homework --check {file}"""\n\n{HEAD}'
+    ]
+    for name in names:
+        one = EXERCISES[name]
+        before, _, after = one["code"].strip("\n").partition("HOLE")
+        indent = before.rpartition("\n")[2]
+        hole = f"# {one['hint']}\n{indent}# {one['zh']}\n{indent}raise NotImplementedError"
+        parts.append(f"# {name}: {one['about']}\n{before}{hole}{after}\n")
+    return "\n\n".join(parts)

@@ -79,7 +79,7 @@ PHASES = {
     "validation": "validate",
     "saving": "save",
 }
-"""Of a training, as reports call them and as the run has them (runs/metrics_log.py); compilation is all before the second step."""
+"""The phases of a training, as reports call them and as the run has them (runs/metrics_log.py)."""
 
 
 def begin_afresh() -> None:

@@ -389,15 +389,3 @@ class Embedder(LoadedModel):
 AnyModel = Translator | Generator | Filler | Classifier | Tagger | Embedder
 CLASSES: list[type[LoadedModel]] = [Translator, Generator, Filler, Classifier, Tagger, Embedder]
 MODELS = {model.made_for: model for model in CLASSES}
-
-__all__ = [
-    "AnyModel",
-    "Classifier",
-    "Embedder",
-    "Filler",
-    "Generator",
-    "LoadedModel",
-    "RunOrigin",
-    "Tagger",
-    "Translator",
-]

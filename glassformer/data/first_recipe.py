@@ -55,8 +55,6 @@ TOKENS_A_PAIR = 8  # of a target, in what the sizes were measured on; pairs of f
 OF_MUON = ("optimizer", "learning_rate", "warmup", "min_rate", "weight_decay", "ema")  # chosen together
 SHAPE = ("n_layer", "n_embd", "dropout")  # of a model, as it is shown
 FIELD_SETTINGS = ("source_field", "target_field", "text_field", "label_field", "features_field")
-
-
 WHAT = {
     "pairs": _("an encoder-decoder, since it holds pairs"),
     "text": _("a GPT, since it holds text"),

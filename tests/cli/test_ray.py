@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from glassformer.cli import ray_workers, translate
+from glassformer.cli import bulk, translate
 from glassformer.errors import UserError
 from tests.cli.test_bulk import reply, wait_for
 from tests.commands import call
@@ -82,7 +82,7 @@ def test_what_a_worker_cannot_do_is_a_sentence(cluster: str, tmp_path: Path) -> 
 
     def elsewhere(request: Any, chunks: Any) -> Any:
         source.rename(tmp_path / "moved.txt")
-        yield from ray_workers.RayWorkers(1, "cpu")(request, chunks)
+        yield from bulk.RayWorkers(1, "cpu")(request, chunks)
 
     with pytest.raises(UserError, match=r"source\.txt cannot be read by a worker: No such file") as error:
         reply(run, source, tmp_path / "out.txt", elsewhere)

@@ -21,6 +21,7 @@ from glassformer.cli.verbs import make_app
 from glassformer.config.model import PRESETS
 from glassformer.config.recipe import read_recipe, recipe_names
 from glassformer.inspection.data import FORMAT
+from glassformer_lab.sweep.variants import ready_sets
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -28,7 +29,6 @@ PAGES = sorted(p for folder in ("tour", "tables", "how-to") for p in (DOCS / fol
 PAGES += [DOCS / "index.md", DOCS / "index.zh.md", DOCS / "errata.md", DOCS / "errata.zh.md"]
 PAGES += [DOCS / "promises.md", DOCS / "promises.zh.md"]
 ENGLISH = [p for p in PAGES if not p.name.endswith(".zh.md") and p.with_suffix(".zh.md").exists()]
-READY_ABLATIONS = ("table3", "parts", "gpt-ablation")
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)#\s]+)(?:#[\w-]*)?\)")
 TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
 COMMAND = re.compile(r"`(glassformer [^`]+)`")
@@ -82,7 +82,7 @@ def fault_of(command: str) -> str | None:
     if verb.name == "study" and plain:
         return next((f"there is no study {w}" for w in plain if w not in hooks().study_names()), None)
     if verb.name in ("train", "plan", "sweep") and plain:
-        known = {*recipe_names(), *READY_ABLATIONS}
+        known = {*recipe_names(), *(sweep.name for sweep in ready_sets())}
         if (
             plain[0] not in known
             and not plain[0].endswith((".toml", ".tsv", ".csv", ".txt"))

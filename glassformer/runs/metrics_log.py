@@ -112,8 +112,10 @@ class MetricsLog:
         if path is None:
             return
         if tensorboard is not None:
-            library = import_extra("torch.utils.tensorboard", "tensorboard", "train.tensorboard")
-            self.tensorboard = library.SummaryWriter(str(tensorboard))
+            import_extra("tensorboard", "tensorboard", "train.tensorboard")
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.tensorboard = SummaryWriter(str(tensorboard))
         if wandb_name is not None:
             library = import_extra("wandb", "wandb", "train.wandb")
             self.wandb = library.init(project="glassformer", name=wandb_name, dir=str(path.parent), resume="allow")

@@ -134,6 +134,10 @@ class Trainer:
             summed = summed + loss.detach()
         return summed
 
+    def is_finite(self, summed: Tensor, norm: Tensor) -> Tensor:
+        """Whether the loss and all gradients are: one that is not finite, anywhere, shows in the norm over all."""
+        return torch.isfinite(summed) & torch.isfinite(norm)
+
     def compute_step(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
         """What a step does to tensors. On CUDA nothing in it asks the device anything, so it can be captured whole."""
         buffers = [b.clone() for b in self.buffers]
@@ -145,8 +149,7 @@ class Trainer:
         values = torch.stack([summed, norm.to(summed)])
         if self.layers:  # before clipping, as the norm of all is
             values = torch.cat([values, gradient_norms(self.layers.values(), self.device).to(values)])
-        # The norm is over all gradients: one that is not finite, anywhere, shows in it.
-        finite = torch.isfinite(summed) & torch.isfinite(norm)
+        finite = self.is_finite(summed, norm)
         if self.decides_on_device or bool(finite):
             if self.config.clip is not None:
                 torch.nn.utils.clip_grads_with_norm_(self.parameters, self.config.clip, norm)

@@ -18,6 +18,7 @@ from glassformer.language import _, localized
 from glassformer.screen import rank_of_several, warn
 
 DEFECT = 70  # EX_SOFTWARE
+INTERRUPTED = 130  # as a shell tells of a Ctrl-C
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 AS_PYTHON_DOES = warnings.showwarning
 OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")  # torch's words: Linux, ARM, CUDA
@@ -69,6 +70,8 @@ def speaker() -> str:
 
 def tell(error: BaseException) -> int:
     """One sentence for whatever ended a command, and its exit code."""
+    if isinstance(error.__cause__, KeyboardInterrupt):  # Python wraps a Ctrl-C that comes while a class is made
+        return INTERRUPTED
     if isinstance(error, UserError):
         warn(f"{speaker()}: {localized(str(error))}")
         return error.exit_code
@@ -107,6 +110,6 @@ def main() -> None:
         give_up_stdout()
         sys.exit(0)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except Exception as error:
         sys.exit(tell(error))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.main import main
+from glassformer.cli.main import main, tell
 from tests.talking import make_run
 
 RECIPE = """
@@ -282,3 +282,10 @@ def test_a_mistake_costs_one_sentence(
     assert said.out == "" and said.err.count("\n") == 1 and said.err.startswith("glassformer: "), said
     assert sentence in said.err
     assert everything(home) == before
+
+
+def test_a_ctrl_c_while_a_class_is_made_is_no_defect(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python 3.11 makes a RuntimeError of it, in the midst of an import. Caught: exit code 70 and a trace in a file."""
+    with pytest.raises(RuntimeError) as wrapped:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+    assert tell(wrapped.value) == 130 and capsys.readouterr().err == ""

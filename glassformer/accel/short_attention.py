@@ -2,7 +2,7 @@
 
 torch's kernel sets up its blocks for every head of every sentence, and its softmax of few columns goes number by number,
 so for rows of a dozen tokens most of the time is not spent on attention. Whether this form is faster, and up to how many
-keys, differs from processor to processor: whoever installs it says (install.py; tuning.py finds out by a trial).
+keys, differs from processor to processor: whoever installs it says (install.py; trials.py finds out by a trial).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
-from glassformer.accel import accelerate, trials, tuning
+from glassformer.accel import accelerate, trials
 from glassformer.accel.short_attention import ShortAttention, ShortAttentionKernel
 from glassformer.nn import AttentionMask, Rows
 from tests.counts import count
@@ -95,14 +95,6 @@ def test_the_equations_stand_without_it() -> None:
 def test_short_rows_are_taken_where_a_trial_was_won(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caught: taken on every processor, as it was where it made training 1.7 times slower."""
     monkeypatch.setattr(trials, "gains", lambda name, ask: {"8": 0.6, "12": 0.6, "20": 0.7, "24": 0.7})
-    assert tuning.short_rows() == 0
-    assert not tuning.choose_short_rows().taken
+    assert trials.short_rows() == 0
     monkeypatch.setattr(trials, "gains", lambda name, ask: {"8": 1.4, "12": 1.3, "20": 1.2, "24": 1.0})
-    assert tuning.short_rows() == 20
-
-
-def test_every_path_says_what_was_chosen_here_and_why() -> None:
-    for path, choice in tuning.choices():
-        assert path.what and choice.why
-        assert all(m.gain > 0 and m.machine and m.day for m in path.measured)
-    assert len({path.name for path in tuning.PATHS}) == len(tuning.PATHS)
+    assert trials.short_rows() == 20

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from glassformer.accel.tuning import short_rows
+from glassformer.accel.trials import short_rows
 from glassformer.runs.folder import RunFolder
 from tests.faults.processes import Runner
 

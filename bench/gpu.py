@@ -2,6 +2,8 @@
 
     python3 bench/gpu.py gpt2                      # GPT-2 124M, batch 64 x 1024
     python3 bench/gpu.py base tiny big --data DIR  # encoder-decoder on Multi30k sentences (DIR has train.en, train.de)
+    python3 bench/gpu.py gpt2 --precision fp8      # as train.precision=fp8 has it
+    python3 bench/gpu.py gpt2 --curve 500          # loss curves side by side: bf16, bf16 from other weights, fp8
 
 The step is the trainer's own, whole, as `glassformer train` takes it on a GPU by default (compiled, captured as one graph):
 batch made and moved to the device, forward, backward, clipping, AdamW. Counted are the labels learned from, never
@@ -88,7 +90,7 @@ def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **set
     device = torch.device("cuda")
     config = TrainConfig(log_every=10**9, **settings)
     model = model.to(device).train()
-    make_fast(model, device, compiled=True)
+    make_fast(model, device, compiled=True, precision=args.precision)
     return Trainer(
         model,
         compiled_loss(model, smoothing),
@@ -101,6 +103,21 @@ def trainer_of(model, batches, smoothing: float, args: argparse.Namespace, **set
         autocast=torch.bfloat16,
         capture=True,
     )
+
+
+def chain(size: int, words: int = 50257, followers: int = 16, lines: int = 4096) -> np.ndarray:
+    """Words each of which may be followed by sixteen others, rare and frequent ones as in text (Zipf): first how frequent
+    words are can be learned, then what follows what."""
+    draw = np.random.default_rng(1)
+    frequency = 1 / np.arange(1, words + 1)
+    after = draw.choice(words, (words, followers), p=frequency / frequency.sum())
+    odds = np.cumsum(1 / np.arange(1, followers + 1))
+    text = np.empty((lines, -(-size // lines)), dtype=np.uint16)
+    now = draw.integers(0, words, lines)
+    for i in range(text.shape[1]):
+        text[:, i] = now
+        now = after[now, np.searchsorted(odds / odds[-1], draw.random(lines))]
+    return text.reshape(-1)[:size]
 
 
 def blocks(tokens: np.ndarray, rows: int, length: int) -> BlockBatches:
@@ -125,6 +142,42 @@ def free() -> None:
     torch.cuda.empty_cache()
 
 
+def curve(args: argparse.Namespace, seed: int) -> tuple[np.ndarray, float]:
+    """The loss of each step of GPT-2 on a chain of words, and tokens a second once it is compiled; batches are the same
+    whatever the seed of the weights."""
+    torch.manual_seed(seed)
+    torch._dynamo.reset()
+    model = build_model(dataclasses.replace(preset("gpt2"), dropout=0.0, attention_dropout=0.0))
+    rows, length = args.rows, 1024
+    batches = blocks(chain((args.curve * rows + 2) * length), rows, length)
+    settings = {"weight_decay": 0.1, "learning_rate": 6e-4, "betas": (0.9, 0.95), "eps": 1e-8}
+    trainer = trainer_of(model, batches, 0.0, args, **settings)
+    began, before = 0.0, 0
+    for step in range(args.curve):
+        if step == min(20, args.curve // 2):
+            torch.cuda.synchronize()
+            began, before = time.perf_counter(), trainer.progress.tokens
+        trainer.step()
+    torch.cuda.synchronize()
+    speed = (trainer.progress.tokens - before) / (time.perf_counter() - began)
+    return np.array([float(values[0]) / report.tokens for report, _, _, values in trainer.pending]), speed
+
+
+def curves(args: argparse.Namespace) -> dict[str, list[float]]:
+    found = {}
+    for name, precision, seed in (("bf16", "bf16", 0), ("bf16, other weights", "bf16", 1), ("fp8", "fp8", 0)):
+        args.precision = precision
+        found[name], speed = curve(args, seed)
+        print(f"{name}: {speed / 1000:.1f}k tokens/s", flush=True)
+        free()
+    stretch = max(1, args.curve // 10)
+    print("mean loss of the steps up to " + "  ".join(found))
+    for end in range(stretch, args.curve + 1, stretch):
+        means = [losses[end - stretch : end].mean() for losses in found.values()]
+        print(f"{end:6d}  " + "  ".join(f"{mean:.4f}" for mean in means) + f"  fp8 - bf16 {means[2] - means[0]:+.4f}")
+    return {name: losses.tolist() for name, losses in found.items()}
+
+
 def seq2seq(name: str, args: argparse.Namespace) -> dict[str, float]:
     folder = Path(args.data)
     lines = [(folder / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "de")]
@@ -143,12 +196,17 @@ def main() -> None:
     parser.add_argument("--data", help="a folder with train.en and train.de")
     parser.add_argument("--rows", type=int, default=64, help="of 1,024 tokens a batch, of GPT-2")
     parser.add_argument("--profile", type=int, default=0, help="print so many of the most expensive kernels")
+    parser.add_argument("--precision", choices=["bf16", "fp8"], default="bf16")
+    parser.add_argument("--curve", type=int, default=0, help="GPT-2's loss curve over so many steps, bf16 and fp8")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     set_up(TrainConfig(), torch.device("cuda"))
     peak = peak_flops()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, measured peak {peak / 1e12:.0f} TFLOP/s")
     results: dict[str, object] = {}
+    if args.curve:
+        results = dict(curves(args))
+        args.work = []
     for name in args.work:
         torch.manual_seed(0)
         torch._dynamo.reset()

@@ -117,6 +117,11 @@ class Gpu:
         """Has it matrix units for bfloat16?"""
         return self.capability >= (8, 0)
 
+    @property
+    def has_float8(self) -> bool:
+        """Has it matrix units for 8-bit floats?"""
+        return self.capability >= (8, 9) and hasattr(torch, "_scaled_mm")
+
 
 @cache
 def gpu(index: int | None = None) -> Gpu | None:

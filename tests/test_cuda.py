@@ -1,5 +1,5 @@
 """On a CUDA device: every operation against the reference, the captured step against the plain model, and the captured training
-step against its eager form. Skipped where there is none.
+step and 8-bit training against their eager forms. Skipped where there is none.
 
 A process of its own for each: what checks shapes in tests wraps functions, and Triton compiles their source."""
 

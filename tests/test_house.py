@@ -303,6 +303,7 @@ NEEDS_TRITON = {
     "glassformer.accel.decoding.source_kernels",
     "glassformer.accel.decoding.vocabulary_kernels",
     "glassformer.accel.decoding.beam_kernels",
+    "glassformer.accel.loss_kernels",
 }
 
 

@@ -17,6 +17,10 @@ class FusedQKVAttention(MultiHeadAttention):
 
     stands_for = MultiHeadAttention
 
+    def qkv_product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """x W^T + b, for W the three weights concatenated. (B, T, C) -> (B, T, q + k + v)"""
+        return F.linear(x, weight, bias)
+
     def project(self, x: Float[Tensor, "B T C"], rotation: Rotation | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of self-attention."""
         if not torch.compiler.is_compiling():
@@ -25,7 +29,7 @@ class FusedQKVAttention(MultiHeadAttention):
         weight = torch.cat([p.weight for p in parts])
         bias = torch.cat([p.bias for p in parts]) if self.query.bias is not None else None
         sizes = [p.out_features for p in parts]
-        q, k, v = F.linear(x, weight, bias).split(sizes, dim=-1)
+        q, k, v = self.qkv_product(x, weight, bias).split(sizes, dim=-1)
         q = q.view(*x.shape[:-1], self.n_head, self.head_size).transpose(1, 2)
         k = k.view(*x.shape[:-1], self.n_kv_head, self.head_size).transpose(1, 2)
         v = v.view(*x.shape[:-1], self.n_kv_head, self.value_size).transpose(1, 2)

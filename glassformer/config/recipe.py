@@ -129,7 +129,7 @@ WITHOUT_EFFECT: dict[str, dict[str, tuple[Any, ...]]] = {"model": {"mistake": ("
 RETIRED: dict[str, dict[str, tuple[Any, ...]]] = {
     **WITHOUT_EFFECT,
     "decode": {"strict": (False,)},
-    "train": {"optimizer": ("soap", "schedule-free"), "precision": ("fp8",), "metric": ("comet",), "comet": ()},
+    "train": {"optimizer": ("soap", "schedule-free"), "metric": ("comet",), "comet": ()},
 }
 """Settings in the files of older runs that are gone today, with the values at which the run answers without them as it did; none
 named: at every value. (A training by an optimizer that is gone does not go on: `load_optimizer_tensors` refuses its state. The

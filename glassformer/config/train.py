@@ -20,7 +20,8 @@ class TrainConfig:
         steps: updates of the weights
         seed: of the first weights, of dropout and of the order of batches; the same seed repeats the run
         device: auto: CUDA where there is one; mps: a GPU of Apple's, which may work and is not tested
-        precision: auto: bf16 autocast on CUDA, fp32 elsewhere
+        precision: auto: bf16 autocast on CUDA, fp32 elsewhere; fp8: bf16, and most matrix products in 8 bits (see
+            accel/fp8.py)
         compile: compile the loss with torch.compile; none: on CUDA only
         capture: replay the whole step as one CUDA graph; none: on CUDA, if compiled and batches have one shape
         deterministic: the same numbers to the bit on CUDA too, at some cost of speed (on a CPU they are anyway)
@@ -78,7 +79,7 @@ class TrainConfig:
     steps: int = setting(2000, ge=1, le=10**12)
     seed: int = 1
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Literal["auto", "fp32", "bf16", "fp8"] = "auto"
     compile: bool | None = None
     capture: bool | None = None
     deterministic: bool = False
@@ -133,10 +134,12 @@ class TrainConfig:
             raise ConfigError(
                 "train.betas must both be at least 0 and below 1, not {beta1}, {beta2}", self.betas[0], self.betas[1]
             )
+        if self.r_drop and self.precision == "fp8":
+            raise ConfigError("train.r_drop and train.precision=fp8 do not go together; set train.precision=auto")
         if self.shard and self.optimizer == "muon":
             raise ConfigError(
                 "train.shard cuts the matrices that train.optimizer={optimizer} needs whole; set train.optimizer=adamw",
                 self.optimizer,
             )
-        if self.lora_rank and self.optimizer != "adamw":
-            raise ConfigError("LoRA goes with train.optimizer=adamw; set that")
+        if self.lora_rank and (self.precision == "fp8" or self.optimizer != "adamw"):
+            raise ConfigError("LoRA goes with train.precision=auto and train.optimizer=adamw; set those")

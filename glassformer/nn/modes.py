@@ -39,7 +39,7 @@ def higher_derivatives() -> Iterator[None]:
 
 def refuse_second_derivative() -> None:
     """For the backward pass of a kernel whose own derivative is a number and no function: called with create_graph=True."""
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+    if torch.is_grad_enabled():
         raise RuntimeError(
             "a gradient with create_graph=True needs the equations in place of the kernels; "
             "compute the loss inside `with glassformer.nn.higher_derivatives():`"

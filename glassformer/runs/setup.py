@@ -14,6 +14,7 @@ from torch import Tensor
 
 from glassformer import machine
 from glassformer.accel import accelerate, trials
+from glassformer.accel.fp8 import unsupported_reason
 from glassformer.config import Recipe, TrainConfig
 from glassformer.data.batches import Batch, Batches, recipe_batches
 from glassformer.data.encoding import open_files, trained_length
@@ -76,18 +77,18 @@ def set_up(config: TrainConfig, device: torch.device) -> None:
     torch.manual_seed(config.seed)
 
 
-def make_fast(model: Any, device: torch.device, *, compiled: bool) -> None:
+def make_fast(model: Any, device: torch.device, *, compiled: bool, precision: str = "auto") -> None:
     """Installs on the model what makes its training fast on this device (glassformer.accel)."""
+    if precision == "fp8" and (why := unsupported_reason(model, device)) is not None:
+        raise ConfigError("train.precision=fp8 cannot be had here: {why}; set train.precision=auto", why)
     eager_on_cpu, processes = device.type == "cpu" and not compiled, current()
-    tried = (
-        trials.short_rows() if eager_on_cpu and processes.rank == 0 else 0
-    )  # a trial, whose answer all processes keep to
-    accelerate(model, compiled=compiled, short_rows=processes.broadcast(tried))
+    tried = trials.short_rows() if eager_on_cpu and processes.rank == 0 else 0  # whose answer all processes keep to
+    accelerate(model, compiled=compiled, float8=precision == "fp8", short_rows=processes.broadcast(tried))
 
 
 def trains_in_half(config: TrainConfig, device: torch.device) -> bool:
     """Whether a training's products are in bfloat16."""
-    return config.precision == "bf16" or (config.precision == "auto" and device.type == "cuda")
+    return config.precision in ("bf16", "fp8") or (config.precision == "auto" and device.type == "cuda")
 
 
 def compiled_loss(model: Any, smoothing: float, r_drop: float = 0.0) -> Callable[[Batch], Tensor]:
@@ -113,8 +114,8 @@ def compiled_loss(model: Any, smoothing: float, r_drop: float = 0.0) -> Callable
 
 
 def make_loss(model: Any, config: TrainConfig, device: torch.device, *, compiling: bool) -> Callable[[Batch], Tensor]:
-    """The loss of a batch as the recipe asks for it: compiled or eager, with R-Drop or without."""
-    make_fast(model, device, compiled=compiling)
+    """The loss of a batch as the recipe asks for it: compiled or eager, in float8 or not, with R-Drop or without."""
+    make_fast(model, device, compiled=compiling, precision=config.precision)
     if compiling and current().size > 1:
         # Block by block: DDP and FSDP come between them, and would break the graph of the whole.
         for block in (module for module in model.modules() if isinstance(module, Block)):
@@ -135,6 +136,7 @@ def refuse_several(recipe: Recipe) -> None:
     """Refuses what only one process can train, where there are several."""
     alone = {
         "train.capture=true": recipe.train.capture is True,
+        "train.precision=fp8": recipe.train.precision == "fp8",
         "model.norm=batch": recipe.model.norm == "batch",
     }
     if current().size > 1 and (asked := [setting for setting, is_asked in alone.items() if is_asked]):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from glassformer.accel.output_loss import SoftmaxLoss, padded_cross_entropy
+from glassformer.accel.output_loss import LossBackend, OutputLoss, SoftmaxLoss
 from glassformer.nn.loss import IGNORE, linear_cross_entropy
 from tests.commands import call_program
 
@@ -45,7 +46,7 @@ def test_the_padded_output_layer_adds_no_words(words: int, smoothing: float) -> 
     )
     labels = torch.randint(0, words, (2, 4), generator=generator)
     labels[0, 2:] = IGNORE
-    ours = padded_cross_entropy(x, weight, labels, bias, smoothing)
+    ours = LossBackend().padded_cross_entropy(x, weight, labels, bias, smoothing)
     other = linear_cross_entropy(x, weight, labels, bias=bias, smoothing=smoothing)
     torch.testing.assert_close(ours, other, atol=1e-10, rtol=0)
     for a, b in zip(
@@ -63,3 +64,21 @@ def test_what_the_compiled_loss_keeps_for_the_backward_pass() -> None:
         SoftmaxLoss.apply(logits, labels, 128, 0.1)
     assert kept
     assert all(t.numel() <= 6 or t.dtype == torch.float16 for t in kept)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_gradient_made_with_the_loss_is_its_gradient(smoothing: float) -> None:
+    """Whatever factor comes back through the loss. Broken: that factor forgotten, or applied to one of the three alone."""
+    generator = torch.Generator().manual_seed(1)
+    x, table, bias = (
+        torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
+        for shape in ((6, 8), (128, 8), (128,))
+    )
+    labels = torch.tensor([3, IGNORE, 99, 0, 99, 7])
+    ours = OutputLoss.apply(x, table, bias, labels, 100, smoothing, False)
+    other = SoftmaxLoss.apply(F.linear(x, table, bias), labels, 100, smoothing)
+    torch.testing.assert_close(ours, other, atol=1e-12, rtol=0)
+    for a, b in zip(
+        torch.autograd.grad(3 * ours, (x, table, bias)), torch.autograd.grad(3 * other, (x, table, bias)), strict=True
+    ):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=0)

@@ -88,6 +88,7 @@ def test_data_in_two_places_is_refused_with_the_command_that_works(home: Path) -
         ("train.shard=true", {"train.optimizer": "adamw"}),
         ("train.lora_rank=4", {"train.optimizer": "adamw"}),
         ("model.dropout=0 train.device=cuda", {"train.r_drop": 0.0}),
+        ("train.precision=fp8 train.device=cuda", {"train.r_drop": 0.0}),
     ],
 )
 def test_what_is_chosen_gives_way_to_what_is_said(words: str, kept: dict[str, Any], home: Path) -> None:

@@ -177,7 +177,7 @@ def test_training_parts_are_no_strangers() -> None:
     from glassformer.accel import accelerate
     from glassformer.nn.known import is_as_built
 
-    for options in ({"compiled": True}, {"short_rows": 64}):
+    for options in ({"compiled": True}, {"short_rows": 64}, {"float8": True}):
         model = accelerate(small("transformer", n_embd=32, n_head=2), **options)  # type: ignore[arg-type]
         assert is_as_built(model), options
 

@@ -4,6 +4,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from glassformer.accel import loss_kernels as L
 from glassformer.accel.decoding import attention_kernels as A
 from glassformer.accel.decoding import beam_kernels as B
 from glassformer.accel.decoding import product_kernels as P
@@ -11,15 +12,15 @@ from glassformer.accel.decoding import source_kernels as S
 from glassformer.accel.decoding import vocabulary_kernels as V
 
 OTHERS = {
-    "fp32": "maxima partial_lse finished_eos_logprob logprobs finished_logprobs",
+    "fp32": "maxima partial_lse finished_eos_logprob logprobs finished_logprobs loss",
     "fp64": "totals finished_score unfinished_totals divisors",
-    "i64": "columns written minimum limit finished_count finished_length unfinished_length tokens positions"
+    "i64": "columns written minimum limit finished_count finished_length unfinished_length tokens positions labels"
     " finished_ending",
     "i32": "finished_ids ids",
-    "i8": "done group_done never",
+    "i8": "done group_done never matrix transposed",
 }
 KIND = {name: kind for kind, names in OTHERS.items() for name in names.split()}
-FLOATS = ("scale", "eps", "factor")
+FLOATS = ("scale", "eps", "factor", "smoothing")
 
 
 def kind_of(name, given, dtype):
@@ -117,6 +118,10 @@ compiled(V.block_maxima_kernel, "bf16", 4, V.ScorePointers, V.ScoreSizes, BEAMS=
 own = (B.StatePointers, B.CachePointers, V.ScorePointers, V.ScoreSizes, B.StepSizes)
 compiled(B.beam_kernel, "fp32", 4, *own, SIZE=(5, 2, 8, 16, 2, 256, 16, 10, 64, 64), FIRST_K=False)
 compiled(B.beam_kernel, "fp32", 2, *own, SIZE=(1, 1, 2, 2, 2, 1024, 64, 1, 64, 64), FIRST_K=True)
-every = {name for module in (A, B, P, S, V) for name in dir(module) if name.endswith("_kernel")}
+for smooth, grad in ((True, "bf16"), (False, "fp8e5")):
+    KIND["grad"] = grad
+    compiled(L.row_kernel, "bf16", 4, COLUMNS=50304, SMOOTH=smooth, BLOCK_V=2048, IGNORED=-100)
+compiled(L.transpose_kernel, "i8", 8, TILE=128)
+every = {name for module in (A, B, P, S, V, L) for name in dir(module) if name.endswith("_kernel")}
 assert done == every, every - done
 print("compiled", len(done))

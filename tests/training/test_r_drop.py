@@ -75,6 +75,7 @@ def test_the_two_passes_drop_different_numbers() -> None:
     [
         ({"model": {"dropout": 0.0}}, "nothing is dropped"),
         ({"model": {"family": "bert"}}, "a BERT expects none"),
+        ({"train": {"precision": "fp8"}}, "do not go together"),
     ],
 )
 def test_what_it_cannot_go_with_is_told_at_once(changes: dict[str, Any], sentence: str) -> None:

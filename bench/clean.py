@@ -2,7 +2,6 @@
 
     python3 bench/clean.py --data DIR                 # tatoeba/en-zh, tatoeba/en-de and multi30k, as `data get` leaves them
     python3 bench/clean.py --data DIR --share 0.01    # of each kind; 0.03 if not said, together three pairs in ten
-    python3 bench/clean.py --data DIR --corpus multi30k --skip 24000 --score FORWARD BACKWARD   # on pairs unseen
 
 Found: taken out by any rule, or repaired to what it was. Of a near duplicate and its original one must go. Good pairs are
 those in which nothing was planted; as many as get a wrong address get a right one, and count as good. The command is the one a
@@ -21,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -221,7 +220,7 @@ def plain(pair: Pair) -> list[list[str]]:
 
 
 def measure(
-    rows: list[tuple[Pair, Pair, str]], folder: Path, options: Sequence[str] = ()
+    rows: list[tuple[Pair, Pair, str]], folder: Path
 ) -> tuple[Counter[str], Counter[str], Counter[str], float, Counter[str]]:
     """By kind how many were planted and found; the rules that took good pairs; seconds; what was done to good pairs."""
     source = folder / "pairs.tsv"
@@ -237,7 +236,6 @@ def measure(
         "--out",
         str(folder / "clean.tsv"),
         "--quiet",
-        *options,
     ]
     subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
     seconds = time.perf_counter() - began
@@ -271,20 +269,17 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="leave the files there, and what was planted")
     parser.add_argument("--corpus", action="append", help="tatoeba/en-zh, tatoeba/en-de or multi30k; all if not said")
-    parser.add_argument("--skip", type=int, default=0, help="leave out the first pairs, which runs have learned from")
-    parser.add_argument("--score", nargs=2, type=Path, metavar=("FORWARD", "BACKWARD"), help="as `data clean` has it")
     given = parser.parse_args()
     results = {}
-    options = ["--score", *(str(run.resolve()) for run in given.score)] if given.score else []
     for corpus in given.corpus or ("tatoeba/en-zh", "tatoeba/en-de", "multi30k"):
-        rows = planted(read_pairs(given.data, corpus)[given.skip :][: given.pairs], given.share, given.seed)
+        rows = planted(read_pairs(given.data, corpus)[: given.pairs], given.share, given.seed)
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) if given.keep is None else given.keep / corpus
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "planted.tsv").write_text(
                 "".join(f"{kind}\t{a}\t{b}\n" for (a, b), _was, kind in rows), encoding="utf-8"
             )
-            results[corpus] = measure(rows, folder, options)
+            results[corpus] = measure(rows, folder)
         by_rule, seconds = results[corpus][2:4]
         told = ", ".join(f"{rule} {count}" for rule, count in by_rule.most_common())
         print(f"{corpus}: {len(rows):,} pairs in {seconds:.0f} s; good pairs lost by rule: {told}", flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,17 +55,6 @@ def batches_of(task: str, n: int = 40, *, layout: str = "padded", budget: int = 
     return SentenceBatches(examples, budget=budget, limit=64, layout=layout, row_width=48, seed=seed)
 
 
-@dataclass(frozen=True)
-class Listing(EpochPlan):
-    made: tuple[Batch, ...]
-
-    def __len__(self) -> int:
-        return len(self.made)
-
-    def build(self, number: int) -> Batch:
-        return self.made[number]
-
-
 class Given(Batches):
     """These batches in this order, again and again."""
 
@@ -74,7 +63,7 @@ class Given(Batches):
         self.made = tuple(made)
 
     def plan(self, epoch: int) -> EpochPlan:
-        return Listing(self.made)
+        return EpochPlan(len(self.made), self.made.__getitem__)
 
     def in_order(self, budget: int | None = None, *, limit: int | None = None) -> Iterator[Batch]:
         yield from self.made

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,6 @@ from glassformer.screen import RIGHT, make_table, say, table_console, warn
 
 HELP = "Fetch data, look at it and clean it before training."
 ENDINGS = (".tsv", ".txt", ".jsonl", ".ndjson")
-LEAST = 0.5  # of another program's scores, which mostly lie between 0 and 1
-MANY = 1 / 3  # of the pairs: what scores take of a usable file is less
 
 
 def get(name: str, *, out: Path | None = None, mirror: str | None = None) -> None:
@@ -29,7 +25,7 @@ def get(name: str, *, out: Path | None = None, mirror: str | None = None) -> Non
 
     Example: data get shakespeare
 
-    name: tatoeba:en-de, en-fr or en-zh, multi30k:en-de or en-fr, shakespeare, or treebank.
+    name: tatoeba:en-de, en-fr or en-zh, multi30k:en-de or en-fr, or shakespeare.
     out: Where to put it; data/NAME if not said.
     mirror: Fetch the same files from this address instead.
     """
@@ -52,7 +48,6 @@ def check(
     target_field: str | None = None,
     text_field: str | None = None,
     label_field: str | None = None,
-    picture: Path | None = None,
     as_json: bool = False,
 ) -> None:
     """Look at data as training would read it; exit code 1 if training on it would be a mistake.
@@ -63,7 +58,6 @@ def check(
         data.source_field=en.
     text_field: The field of the text or the words.
     label_field: The field of the label or the tags.
-    picture: Draw it, too, as PNG and SVG.
     as_json (--json): One JSON object on stdout instead of a table.
     """
     from glassformer.config import read_recipe, recipe_names
@@ -85,38 +79,8 @@ def check(
         print(json.dumps(report.to_dict(), ensure_ascii=False))
     else:
         doctor.show(report, console)
-    if picture is not None:
-        from glassformer import plots
-
-        picture.parent.mkdir(parents=True, exist_ok=True)
-        saved = plots.save(doctor.picture(report), picture)
-        if not as_json:
-            console.print(_("picture: {saved}", saved[0]), soft_wrap=True)
     if report.mistake:
         raise typer.Exit(1)
-
-
-def losses_of(run: str) -> Any:
-    """A run's mean loss of a word of each target."""
-    from glassformer.api import load
-    from glassformer.tasks.score import score
-
-    model = load(run)
-    if model.kind not in ("transformer", "gpt on pairs"):
-        raise UserError("--score: {run}: {problem}", run, model.cannot("translate"))
-
-    def losses(pairs: Sequence[tuple[str, str]]) -> list[float | None]:
-        scores = score(model, pairs)
-        return [None if one is None else -one.log_probability / max(1, one.tokens) for one in scores]
-
-    return losses
-
-
-def models_of(runs: tuple[str, str]) -> tuple[Any, Any]:
-    """The losses of two different runs."""
-    if Path(runs[0]).resolve() == Path(runs[1]).resolve():
-        raise UserError("--score takes two runs, one each way; {run} is given twice", runs[0])
-    return losses_of(runs[0]), losses_of(runs[1])
 
 
 def stem_of(out: Path) -> Path:
@@ -130,24 +94,12 @@ def stem_of(out: Path) -> Path:
     return bare.with_suffix("")
 
 
-def lowest(least: float | None, score_column: str | None) -> float:
-    """The lowest score that is good."""
-    if least is not None and score_column is None:
-        raise UserError("--least is the lowest good score of --score-column, which is not given")
-    if least is not None and not math.isfinite(least):
-        raise UserError("--least must be a number, not {least}", least)
-    return LEAST if least is None else least
-
-
 def clean(
     files: list[str],
     *,
     out: Path,
     languages: str | None = None,
     without: list[str] | None = None,
-    score: tuple[str, str] | None = None,
-    score_column: str | None = None,
-    least: float | None = None,
     source_field: str | None = None,
     target_field: str | None = None,
     as_json: bool = False,
@@ -161,16 +113,12 @@ def clean(
     out: The clean pairs, .tsv or .jsonl (.gz); its other files are named after it. New files.
     languages: Of source and target, such as en,de; found out if not said.
     without: Leave out this rule; may be given again.
-    score (FORWARD BACKWARD): Two runs, one each way: dual conditional cross-entropy.
-    score_column: Another program's scores: the number of the column, or the field.
-    least: The lowest score of --score-column that is good; 0.5 if not said.
     as_json (--json): One JSON object on stdout instead of a table.
     """
     from glassformer.data import cleaning
     from glassformer.data.doctor.roles import fields_in_words, pairs_to_clean
 
-    stem, good = stem_of(out), lowest(least, score_column)
-    write_pairs = new_file(out)
+    stem, write_pairs = stem_of(out), new_file(out)
     endings = (".removed.tsv", ".repaired.tsv", ".report.md", ".report.json")
     write = {ending: new_file(Path(f"{stem}{ending}")) for ending in endings}
     sides = [] if languages is None else languages.split(",")
@@ -183,9 +131,7 @@ def clean(
     config = pairs_to_clean(paths, settings)
     if columns := fields_in_words(config):
         say(columns)
-    models = None if score is None else models_of(score)
-    rules: dict[str, Any] = {"without": without or (), "column": score_column, "least": good, "models": models}
-    cleaned = cleaning.clean(config, languages=sides, **rules)
+    cleaned = cleaning.clean(config, languages=sides, without=without or ())
     facts = cleaned.to_dict()
     write[".removed.tsv"](cleaning.as_tsv(map(cleaned.row, cleaned.removed)))
     write[".repaired.tsv"](cleaning.as_tsv(map(cleaned.row, cleaned.repaired)))
@@ -202,12 +148,6 @@ def clean(
         show_cleaned(cleaned, out, f"{stem}.removed.tsv")
     if cleaned.names and not is_jsonl and not cleaned.names[0].isdecimal():
         warn(_("behind source and target {out} has the fields {names}", out, ", ".join(cleaned.names)))
-    taken = sum(cleaned.rules[name].count for name in ("score", "models") if name in cleaned.rules)
-    if (share := taken / (taken + len(cleaned.kept))) > MANY:
-        place = f"{stem}.removed.tsv"
-        warn(
-            _("{share:.0%} of the pairs went by their scores; look at them in {place} first", share=share, place=place)
-        )
 
 
 def show_cleaned(cleaned: Any, out: Path, removed: str) -> None:

@@ -56,12 +56,11 @@ class DataConfig:
         train_target: pairs in two line-aligned files: the second of them
         val_target: the second file of val
         test_target: the second file of test
-        format: auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, .tmx, a folder of texts or of a saved data
+        format: auto: by the name (.tsv, .csv, .json, .jsonl, .parquet, a folder of texts or of a saved data
             set; any may be .gz); tsv: columns with a tab between; lines: a line an example; text: whole files;
             datasets: a name at Hugging Face
         on_error: at a line that cannot be used: end there, or leave it out and count it
-        source_field: CSV, JSON, JSONL, Parquet, TMX, datasets: the field of the source (TMX: its language); a.b
-            reaches into a record
+        source_field: CSV, JSON, JSONL, Parquet, datasets: the field of the source; a.b reaches into a record
         target_field: the field of the target
         source_languages: pairs: codes of the languages that are read, such as ["de"]; for `serve`
         target_language: pairs: the code of the language that is written, such as en
@@ -117,9 +116,7 @@ class DataConfig:
     train_target: str | None = None
     val_target: str | None = None
     test_target: str | None = None
-    format: Literal[
-        "auto", "tsv", "lines", "csv", "examples", "json", "jsonl", "text", "parquet", "tmx", "datasets"
-    ] = "auto"
+    format: Literal["auto", "tsv", "lines", "csv", "examples", "json", "jsonl", "text", "parquet", "datasets"] = "auto"
     on_error: Literal["stop", "skip"] = "stop"
     source_field: str = "source"
     target_field: str = "target"

@@ -11,9 +11,10 @@ import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -104,15 +105,15 @@ def waste(batches: Iterable[Batch]) -> float:
     return 1 - real / total if total else 0.0
 
 
-class EpochPlan(ABC):
-    """An epoch's list of batches, each made when asked for. A number past the end gives an empty one."""
+@dataclass(frozen=True)
+class EpochPlan:
+    """An epoch's list of batches, each made by its number, whoever asks. A number past the end gives an empty one."""
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    count: int
+    build: Callable[[int], Batch]
 
-    @abstractmethod
-    def build(self, number: int) -> Batch:
-        """The batch of this number."""
+    def __len__(self) -> int:
+        return self.count
 
 
 class Batches(ABC):
@@ -125,6 +126,7 @@ class Batches(ABC):
         self.plans: dict[int, EpochPlan] = {}
         self.lengths: dict[int, int] = {}  # of every epoch that has been planned
         self.planning = threading.Lock()
+        self.cancelled = threading.Event()  # set: what is planned in the background is wanted no more
 
     @abstractmethod
     def plan(self, epoch: int) -> EpochPlan:
@@ -134,13 +136,6 @@ class Batches(ABC):
     def in_order(self, budget: int | None = None, *, limit: int | None = None) -> Iterator[Batch]:
         """For evaluation: every example once (the first `limit`), in the order of the file, one a row, padded."""
 
-    def close(self) -> None:  # noqa: B027 (most hold nothing)
-        """Gives back what the making of batches holds."""
-
-    def is_ready(self, epoch: int) -> bool:
-        """Whether an epoch can be planned without waiting; what has to be waited for is begun."""
-        return True
-
     @property
     def shape(self) -> tuple[int, int, int] | None:
         """Rows, source width and target width of every training batch; None where shapes come as they may."""
@@ -148,64 +143,37 @@ class Batches(ABC):
 
     def planned(self, epoch: int) -> EpochPlan:
         """The plan of an epoch, remembered together with those of its neighbours."""
-        if (known := self.plans.get(epoch)) is not None:
-            return known
         with self.planning:
             if epoch not in self.plans:
-                near = {e: p for e, p in self.plans.items() if abs(e - epoch) == 1}
+                near = {other: plan for other, plan in self.plans.items() if abs(other - epoch) == 1}
                 self.plans = near | {epoch: self.plan(epoch)}
                 self.lengths[epoch] = len(self.plans[epoch])
             return self.plans[epoch]
 
     def epoch_length(self, epoch: int = 0) -> int:
         """Batches in this epoch."""
-        if epoch not in self.lengths:
-            self.planned(epoch)
-        return self.lengths[epoch]
+        return self.lengths[epoch] if epoch in self.lengths else len(self.planned(epoch))
 
     def starting_at(self, position: Position = START) -> BatchStream:
-        """The batches from `position` on, each with the position after it."""
-        try:
-            if self.workers:
-                yield from self.ahead(position)
-            for epoch, number, following in self.itinerary(position):
-                yield self.planned(epoch).build(number), following
-        finally:
-            self.close()
-
-    def itinerary(self, position: Position) -> Iterator[tuple[int, int, Position]]:
-        """From a position on: epoch and number of each batch, and the position after it."""
+        """The batches from `position` on, each with the position after it. An epoch is planned in the background while the
+        one before it is learned from; with `workers` batches are made there, too."""
+        pool = ThreadPoolExecutor(self.workers + 1, thread_name_prefix="batches")
+        pending: deque[tuple[Callable[[], Batch], Position]] = deque()
         index = position.index
-        for epoch in itertools.count(position.epoch):
-            end = len(self.planned(epoch))
-            self.is_ready(epoch + 1)
-            for number in range(index, end):
-                yield epoch, number, Position(epoch, number + 1) if number + 1 < end else Position(epoch + 1, 0)
-            index = 0
-
-    def ahead(self, position: Position) -> BatchStream:
-        """The same, made by background threads: a batch follows from its number, no matter who makes it."""
-        itinerary = self.itinerary(position)
-        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="batches")
-        pending: deque[tuple[Future[Batch], Position]] = deque()
-        latest = -1  # the epoch after which the next one is being planned
-
-        def submit() -> None:
-            nonlocal latest
-            epoch, number, following = next(itinerary)
-            pending.append((pool.submit(self.planned(epoch).build, number), following))
-            if epoch != latest and self.is_ready(epoch + 1):
-                latest = epoch
-                pool.submit(self.planned, epoch + 1)
-
         try:
-            for _ in range(2 * self.workers):
-                submit()
-            while True:
-                made, following = pending.popleft()
-                batch = made.result()
-                submit()
-                yield batch, following
+            for epoch in itertools.count(position.epoch):
+                plan = self.planned(epoch)
+                pool.submit(self.planned, epoch + 1)
+                for number in range(index, len(plan)):
+                    ends = number + 1 == len(plan)
+                    following = Position(epoch + 1, 0) if ends else Position(epoch, number + 1)
+                    make = pool.submit(plan.build, number).result if self.workers else partial(plan.build, number)
+                    pending.append((make, following))
+                    if len(pending) > 2 * self.workers:
+                        made, after = pending.popleft()
+                        yield made(), after
+                index = 0
         finally:
-            self.close()  # so that no thread waits for what it held
+            self.cancelled.set()
             pool.shutdown(wait=True, cancel_futures=True)
+            self.cancelled.clear()

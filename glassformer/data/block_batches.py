@@ -6,8 +6,7 @@ once, and the at most 2L - 1 tokens before and after it not at all, which are di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
 
@@ -23,27 +22,6 @@ from glassformer.data.tokens import TokenFile
 from glassformer.errors import ConfigError, UserError
 from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import BOS, CONTROL, EOS, MASK, PAD
-
-
-@dataclass(frozen=True)
-class BlockPlan(EpochPlan):
-    """An epoch's blocks of text, in their order and cut into batches."""
-
-    make: Callable[[np.ndarray, np.ndarray, int, int], Batch]
-    epoch: int
-    stride: int
-    height: int | None  # None: as many rows as blocks
-    phase: int
-    order: Int[np.ndarray, " n"]
-    starts: Int[np.ndarray, " k"]
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def build(self, number: int) -> Batch:
-        """The batch of this number."""
-        blocks = self.order[self.starts[number] : self.starts[number + 1]]
-        return self.make(blocks, self.phase + blocks * self.stride, self.epoch, self.height or len(blocks))
 
 
 def close_rows(
@@ -139,14 +117,18 @@ class BlockBatches(Batches):
         """Rows, 0 and block size, where every batch has one shape."""
         return (self.rows_in_batch, 0, self.block_size) if self.one_shape else None
 
-    def plan(self, epoch: int) -> BlockPlan:
+    def plan(self, epoch: int) -> EpochPlan:
         """The blocks of an epoch: where the first begins (its phase) and in what order they come."""
         phase = int(random_bits(1, self.seed, epoch, Stream.PHASE)[0] % np.uint64(self.phases))
         order = epoch_order(self.blocks, self.seed, epoch)
         starts = share_out(self.blocks, self.batches_in_epoch)
-        return BlockPlan(
-            self.batch_of, epoch, self.stride, self.rows_in_batch if self.one_shape else None, phase, order, starts
-        )
+
+        def build(number: int) -> Batch:
+            blocks = order[starts[number] : starts[number + 1]]
+            height = self.rows_in_batch if self.one_shape else len(blocks)
+            return self.batch_of(blocks, phase + blocks * self.stride, epoch, height)
+
+        return EpochPlan(self.batches_in_epoch, build)
 
     def batch_of(self, blocks: Int[np.ndarray, " n"], first: Int[np.ndarray, " n"], epoch: int, height: int) -> Batch:
         """Blocks by the place of their first token. A block may end with the text."""

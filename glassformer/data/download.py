@@ -3,7 +3,6 @@
     tatoeba:en-de, en-fr, en-zh    sentence pairs of tatoeba.org, in the edition of manythings.org/anki   CC-BY 2.0 FR
     multi30k:en-de, en-fr          captions of photographs, from github.com/multi30k/dataset              non-commercial
     shakespeare                    tiny Shakespeare, from github.com/karpathy/char-rnn                    public domain
-    treebank                       NLTK's sample of the Penn Treebank, from github.com/nltk/nltk_data     non-commercial
 
 Every file goes to a temporary name and takes its own only when it is whole and its SHA-256 is right, so what stands under
 its name can be trusted; a download that breaks leaves nothing. Only the checksum of tiny Shakespeare is known beforehand.
@@ -13,8 +12,7 @@ not what was wrong at first. (Multi30k is also held to the number of lines its p
 
 Splits are the publisher's where there are any. Tatoeba has none: its pairs are put in an order by a hash of the English
 side, and no sentence of val or test, in either language, occurs in train, case and punctuation aside. Shakespeare is cut
-as nanoGPT cuts it, the last tenth for validation; it has no test. Of the treebank the last tenth of the articles is test, the
-tenth before them val.
+as nanoGPT cuts it, the last tenth for validation; it has no test.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from glassformer.config import not_among
-from glassformer.data.builtin.treebank import tree_pairs
 from glassformer.data.files import numbered_lines
 from glassformer.data.splits import fraction_of
 from glassformer.errors import UserError
@@ -269,29 +266,6 @@ def cut_multi30k(folder: Path, files: Sequence[Path]) -> dict[str, int]:
     return {split: write_pairs(folder / f"{split}.tsv", pairs) for split, pairs in splits.items()}
 
 
-def cut_treebank(folder: Path, files: Sequence[Path]) -> dict[str, int]:
-    """Sentences and their trees (data/builtin/treebank.py), article by article."""
-    try:
-        with zipfile.ZipFile(files[0]) as archive:
-            articles = [file for file in archive.infolist() if re.search(r"combined/wsj_\d+\.mrg$", file.filename)]
-            if sum(file.file_size for file in articles) > LARGEST_TEXT:
-                raise ValueError(f"it unpacks to more than {LARGEST_TEXT >> 20} MiB")
-            articles.sort(key=lambda file: file.filename)
-            pairs = [tree_pairs(archive.read(file).decode("utf-8")) for file in articles]
-    except (*BROKEN, ValueError) as error:
-        raise UserError(
-            "{files} is not the sample of the treebank ({error}); remove it and try again", files[0], error
-        ) from None
-    tenth = len(pairs) // 10
-    if not tenth:
-        raise UserError("{files} has {n_articles} articles, too few to be cut into splits", files[0], len(pairs))
-    splits = {"train": pairs[: -2 * tenth], "val": pairs[-2 * tenth : -tenth], "test": pairs[-tenth:]}
-    return {
-        split: write_pairs(folder / f"{split}.tsv", [pair for article in chosen for pair in article])
-        for split, chosen in splits.items()
-    }
-
-
 def cut_shakespeare(folder: Path, files: Sequence[Path]) -> dict[str, int]:
     """The first nine tenths are train, the rest is val, as nanoGPT cuts it."""
     text = files[0].read_text(encoding="utf-8")
@@ -307,7 +281,6 @@ CUTS: dict[str, Callable[[Path, Sequence[Path]], dict[str, int]]] = {
     "tatoeba": cut_tatoeba,
     "multi30k": cut_multi30k,
     "shakespeare": cut_shakespeare,
-    "treebank": cut_treebank,
 }
 """By the name of a collection up to its colon: writes the splits from the files, and returns their sizes."""
 

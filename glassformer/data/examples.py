@@ -23,7 +23,7 @@ from jaxtyping import Int
 
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
-from glassformer.text.pre_tokenizer import ranges
+from glassformer.text.flat import ranges
 from glassformer.text.tokenizer import BOS, EOS
 
 IGNORE = -100

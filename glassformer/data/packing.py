@@ -1,10 +1,10 @@
 """Which sentences share a row: a question about lengths alone.
 
 A pair has two lengths, and both its sides must lie in the same row of two rectangles, so filling rows is packing into
-boxes with two measures at once. `pack` is greedy: a row opens with the largest sentence left, takes the largest that
-leave both sides equally full, and is closed by the two sentences that fill it best. Sentences of equal lengths are
-interchangeable, so the work is done on kinds of sentences with counts: a few thousand decisions for a corpus of any
-size. (Taking the largest without regard to balance wastes 12% where all targets are equally long, as dates are.)
+boxes with two measures at once. `pack` is greedy: a row opens with the largest sentence left and takes the largest that
+leave both sides equally full. Sentences of equal lengths are interchangeable, so the work is done on kinds of sentences
+with counts: a few thousand decisions for a corpus of any size. (Taking the largest without regard to balance wastes 12%
+where all targets are equally long, as dates are.)
 
 The result is a plan without names: row by row, the kinds of sentences in it. It is made once for a run. Each epoch
 assigns the sentences of each kind anew to the places of that kind and shuffles the rows, which costs two sorts.
@@ -19,17 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from glassformer.data.stream import Stream, random_bits, uniform
-from glassformer.text.pre_tokenizer import ranges
+from glassformer.text.flat import ranges
 
-CLOSE_ENOUGH = 0.004  # a row may be closed when no more than this part of it stays empty
 BALANCE = 8.0  # how much an unequal filling of the two sides counts against a sentence, beside its size
-FEW_LEFT = 2.2  # room for so many average sentences: time to look for the two that fit best
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,6 @@ def pack(source: Int[np.ndarray, " n"], target: Int[np.ndarray, " n"], shapes: S
     tall_t = np.minimum(-(-target // grain) * grain, largest.target)
     keys, kind_of, counts = np.unique(tall_s * (largest.target + 1) + tall_t, return_inverse=True, return_counts=True)
     kind_s, kind_t = keys // (largest.target + 1), keys % (largest.target + 1)
-    packer = RowPacker(kind_s, kind_t, counts)
     by_size = np.argsort(-np.maximum(kind_s / max(largest.source, 1), kind_t / largest.target), kind="stable")
 
     kinds: list[int] = []
@@ -84,11 +80,11 @@ def pack(source: Int[np.ndarray, " n"], target: Int[np.ndarray, " n"], shapes: S
     for first in by_size:
         while counts[first]:
             number = next(i for i, s in enumerate(shapes) if kind_s[first] <= s.source and kind_t[first] <= s.target)
-            row = packer.fill(int(first), shapes[number])
+            row = fill_row(int(first), shapes[number], kind_s, kind_t, counts)
             # Where there are plenty of all its kinds, the same row is made several times.
             used, times = np.unique(row, return_counts=True)
             copies = max(1, int((counts[used] // times).min()) // 4)
-            packer.remove(used, times * copies)
+            counts[used] -= times * copies
             kinds += row * copies
             row_sizes += [len(row)] * copies
             shape_of += [number] * copies
@@ -96,87 +92,19 @@ def pack(source: Int[np.ndarray, " n"], target: Int[np.ndarray, " n"], shapes: S
     return Packing(kind_of.astype(np.int64), np.array(kinds, np.int64), row_starts, np.array(shape_of, np.int64))
 
 
-@lru_cache(maxsize=8)
-def merits_of(shape: Shape) -> Float[np.ndarray, " m"]:
-    """How good it is to leave a room (s, t) in a row of this shape, for all of them end to end: little, and as much of both."""
-    after_s = np.arange(shape.source + 1)[:, None] / max(shape.source, 1)
-    after_t = np.arange(shape.target + 1) / shape.target
-    return (-(after_s + after_t) - BALANCE * np.abs(after_s - after_t)).reshape(-1)
-
-
-class RowPacker:
-    """What is left to pack, the row that is being filled, and the search for what fits best."""
-
-    def __init__(self, kind_s: np.ndarray, kind_t: np.ndarray, counts: np.ndarray) -> None:
-        self.kind_s, self.kind_t, self.counts = kind_s, kind_t, counts
-        self.size, self.bits = kind_s + kind_t, len(kind_s).bit_length()
-        self.tables: dict[Shape, np.ndarray] = {}
-        self.row: list[int] = []
-        self.room_s = self.room_t = 0
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Recomputes what is left to choose from after the sentences of a kind of lengths have run out."""
-        self.left = np.flatnonzero(self.counts)
-        self.left_s, self.left_t, self.left_size = self.kind_s[self.left], self.kind_t[self.left], self.size[self.left]
-        self.mean = (self.left_size * self.counts[self.left]).sum() / max(1, self.counts.sum())
-        self.tables.clear()
-
-    def remove(self, kinds: np.ndarray, times: np.ndarray) -> None:
-        """Takes sentences of these kinds out of what is left to be placed."""
-        self.counts[kinds] -= times
-        if not self.counts[kinds].all():
-            self.refresh()
-
-    def best_within(self, shape: Shape) -> np.ndarray:
-        """For every room (s, t), end to end: the largest kind that fits, its size before its number; -1 where none does."""
-        if shape not in self.tables:
-            table = np.full((shape.source + 1, shape.target + 1), -1, dtype=np.int64)
-            fits = (self.left_s <= shape.source) & (self.left_t <= shape.target)
-            kinds = self.left[fits]
-            table[self.kind_s[kinds], self.kind_t[kinds]] = (self.size[kinds] << self.bits) + kinds
-            np.maximum.accumulate(table, axis=0, out=table)
-            np.maximum.accumulate(table, axis=1, out=table)
-            self.tables[shape] = table.reshape(-1)
-        return self.tables[shape]
-
-    def add(self, kind: int) -> bool:
-        """Puts a sentence of this kind into the row, if there is one left and room for it."""
-        s, t = int(self.kind_s[kind]), int(self.kind_t[kind])
-        if s > self.room_s or t > self.room_t or self.row.count(kind) >= self.counts[kind]:
-            return False
-        self.row.append(kind)
-        self.room_s, self.room_t = self.room_s - s, self.room_t - t
-        return True
-
-    def fill(self, first: int, shape: Shape) -> list[int]:
-        """The kinds of sentences of a new row that opens with `first`. Nothing is removed yet."""
-        self.row, self.room_s, self.room_t = [], shape.source, shape.target
-        self.add(first)
-        best, merits, width = self.best_within(shape), merits_of(shape), shape.target + 1
-        left, left_s, left_t, size = self.left, self.left_s, self.left_t, self.left_size
-        place = left_s * width + left_t
-        while best[self.room_s * width + self.room_t] >= 0:
-            fits = ((left_s <= self.room_s) & (left_t <= self.room_t)).nonzero()[0]
-            if len(fits) < len(left):
-                left, left_s, left_t, size, place = left[fits], left_s[fits], left_t[fits], size[fits], place[fits]
-            room, slack = self.room_s + self.room_t, CLOSE_ENOUGH * (shape.source + shape.target)
-            after = self.room_s * width + self.room_t - place  # the room that each of them would leave
-            few = room < FEW_LEFT * self.mean
-            if few or room - 2 * int(size.max()) <= slack:  # else no two can close the row
-                partner = best[after]
-                together = size + np.maximum(partner >> self.bits, 0)
-                k = int(together.argmax())
-                if (few or room - int(together[k]) <= slack) and self.add(int(left[k])):
-                    if partner[k] >= 0:
-                        self.add(int(partner[k]) & ((1 << self.bits) - 1))
-                    continue
-            merit = merits[after]
-            if self.add(int(left[merit.argmax()])):
-                continue
-            if not any(self.add(int(left[k])) for k in np.argsort(-merit, kind="stable")[1:8]):
-                break
-        return self.row
+def fill_row(first: int, shape: Shape, kind_s: np.ndarray, kind_t: np.ndarray, counts: np.ndarray) -> list[int]:
+    """The kinds of sentences of a new row that opens with `first`: each time what leaves least room, and as much of both."""
+    row, left = [first], counts.copy()
+    left[first] -= 1
+    room_s, room_t = shape.source - kind_s[first], shape.target - kind_t[first]
+    kinds = np.flatnonzero(left)
+    while len(kinds := kinds[(left[kinds] > 0) & (kind_s[kinds] <= room_s) & (kind_t[kinds] <= room_t)]):
+        after_s, after_t = (room_s - kind_s[kinds]) / max(shape.source, 1), (room_t - kind_t[kinds]) / shape.target
+        best = int(kinds[np.argmin(after_s + after_t + BALANCE * np.abs(after_s - after_t))])
+        row.append(best)
+        left[best] -= 1
+        room_s, room_t = room_s - kind_s[best], room_t - kind_t[best]
+    return row
 
 
 def sorted_by(order: Int[np.ndarray, " n"], *keys: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:

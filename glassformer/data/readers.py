@@ -5,7 +5,7 @@
     classify   (text, label)        label TAB text, or records
     tag        (tokens, tags)       token TAB tag with a blank line between sentences, or records
 
-Records are CSV, JSON, JSONL, Parquet, TMX, Hugging Face data sets, and whatever is in memory already:
+Records are CSV, JSON, JSONL, Parquet, Hugging Face data sets, and whatever is in memory already:
 
     [("Guten Tag", "good day"), …]          pairs, classes or tags, as tuples
     [{"source": "…", "target": "…"}, …]     records, by the names of fields that the configuration gives

@@ -1,4 +1,4 @@
-"""Records with named fields: CSV, JSON, JSONL, Parquet, TMX, and Hugging Face data sets, one record at a time.
+"""Records with named fields: CSV, JSON, JSONL, Parquet, and Hugging Face data sets, one record at a time.
 
 Parquet and datasets are extras; their libraries are imported when a file of theirs is opened, and not before.
 """
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ReadContext, Unusable, decode, numbered_lines
-from glassformer.data.tmx import tmx_records
 from glassformer.errors import UserError, install_hint
 from glassformer.language import _
 
@@ -183,7 +182,6 @@ FORMATS: dict[str, tuple[tuple[str, ...], Callable[[Path, ReadContext], Iterator
     "json": ((".json",), json_records),
     "jsonl": ((".jsonl", ".ndjson"), functools.partial(line_records, parsed_record)),
     "parquet": ((".parquet",), parquet_records),
-    "tmx": ((".tmx",), tmx_records),
 }
 """Every format of files whose fields have names: how the names of its files end, and what reads it."""
 

@@ -9,11 +9,13 @@ padded  shapes as they come. One sentence a row, sorted by length, where that wa
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
@@ -27,7 +29,7 @@ from glassformer.data.stream import Stream, epoch_order
 from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.nn.rows import Rows
-from glassformer.text.pre_tokenizer import ranges
+from glassformer.text.flat import ranges
 from glassformer.text.tokenizer import PAD
 
 
@@ -74,40 +76,12 @@ def one_a_row(rows: Rows, lengths: Int[np.ndarray, " n"]) -> Rows:
     return Rows.padded(rows.tokens, lengths.tolist())
 
 
-class Redraw(Protocol):
-    """Makes the examples of later epochs (data/redraw.py)."""
-
-    def begin(self, epoch: int, most: Shape, shapes: Sequence[Shape]) -> bool:
-        """Begins to make them, and says whether they are made."""
-
-    def __call__(self, epoch: int, most: Shape, shapes: Sequence[Shape]) -> tuple[Examples, Packing | None]:
-        """Examples of at most so many tokens, and how they fill rows of these shapes, if there are any."""
-
-    def close(self) -> None:
-        """Gives back what it holds."""
-
+Redraw = Callable[[int, Shape, threading.Event], Examples]
+"""Makes the examples of a later epoch (data/redraw.py), none longer than the shape, unless the event is set meanwhile."""
 
 TIGHT = 0.045  # one sentence a row, as long as padding stays below this
 WELL_PACKED = 0.02  # a row shape is good enough below this
 SAMPLE = 2000  # sentences on which row shapes are tried
-
-
-@dataclass(frozen=True)
-class SentencePlan(EpochPlan):
-    """Sentences `order[starts[k]:starts[k+1]]` make batch k; `rows` numbers the row of each within its batch."""
-
-    make: Callable[[np.ndarray, np.ndarray | None], Batch]
-    order: Int[np.ndarray, " n"]
-    rows: Int[np.ndarray, " n"] | None  # None: one sentence a row
-    starts: Int[np.ndarray, " k"]
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def build(self, number: int) -> Batch:
-        """The batch of this number."""
-        span = slice(int(self.starts[number]), int(self.starts[number + 1]))
-        return self.make(self.order[span], None if self.rows is None else self.rows[span])
 
 
 class SentenceBatches(Batches):
@@ -134,10 +108,14 @@ class SentenceBatches(Batches):
         self.redraw = redraw
         if budget < 1 or limit < 1:
             raise ValueError("a batch needs a budget and a limit of at least 1")
-        self.examples, self.budget, self.layout, self.row_width = examples, budget, layout, row_width
-        self.limit = limit
+        self.budget, self.limit, self.layout, self.row_width = budget, limit, layout, row_width
+        self.take(examples)
+
+    def take(self, examples: Examples) -> None:
+        """Makes batches of these, as far as they fit."""
+        self.examples = examples
         source, target = examples.source_lengths, examples.row_lengths
-        self.kept = np.flatnonzero((source <= limit) & (target <= limit))
+        self.kept = np.flatnonzero((source <= self.limit) & (target <= self.limit))
         self.dropped = len(target) - len(self.kept)
         self.source, self.target = source[self.kept], target[self.kept]
 
@@ -245,38 +223,21 @@ class SentenceBatches(Batches):
             return None
         return self.rows_in_batch, self.shapes[0].source, self.shapes[0].target
 
-    @cached_property
-    def redraw_shapes(self) -> tuple[Shape, list[Shape]]:
-        """How long an example of a later epoch may be, and the shapes of the rows that are packed."""
-        shapes = self.shapes if self.length_bins is None else []
-        widest = shapes[-1] if shapes else Shape(self.limit, self.limit)
-        return Shape(min(widest.source, self.limit), min(widest.target, self.limit)), shapes
-
-    def is_ready(self, epoch: int) -> bool:
-        """As `Batches.is_ready`: one that is drawn anew is begun with."""
-        if self.redraw is None or epoch == 0 or epoch in self.plans:
-            return True
-        return self.redraw.begin(epoch, *self.redraw_shapes)
-
     def redrawn(self, redraw: Redraw, epoch: int) -> SentenceBatches:
         """The batches of an epoch that is drawn anew: of the same sentences, sorted alike, in rows of the same shapes."""
-        examples, packing = redraw(epoch, *self.redraw_shapes)
-        how = {"budget": self.budget, "limit": self.limit, "layout": self.layout, "row_width": self.row_width}
-        other = SentenceBatches(examples, seed=self.seed, **how)  # type: ignore[arg-type]
-        other.length_bins = self.length_bins
-        if packing is not None:
-            other.shapes, other.packing = self.shapes, packing
+        shapes = self.shapes if self.length_bins is None else [Shape(self.limit, self.limit)]
+        most = Shape(min(shapes[-1].source, self.limit), min(shapes[-1].target, self.limit))
+        other = copy.copy(self)
+        for derived in ("numbers", "distinct", "packing"):
+            vars(other).pop(derived, None)
+        other.redraw = None
+        other.take(redraw(epoch, most, self.cancelled))
         if self.layout == "packed":
             other.rows_in_batch = self.rows_in_batch
             other.batches_in_epoch = -(-len(other.packing.shape_of) // self.rows_in_batch)
         return other
 
-    def close(self) -> None:
-        """Nothing more is drawn."""
-        if self.redraw is not None:
-            self.redraw.close()
-
-    def plan(self, epoch: int) -> SentencePlan:
+    def plan(self, epoch: int) -> EpochPlan:
         """An epoch: sentences of like length together, or packed rows, in a random order."""
         if epoch and self.redraw is not None:
             return self.redrawn(self.redraw, epoch).plan(epoch)
@@ -285,7 +246,7 @@ class SentenceBatches(Batches):
             turn = epoch_order(len(starts) - 1, self.seed, epoch, Stream.BATCHES)
             sizes = np.diff(starts)[turn]
             shuffled = order[ranges(starts[turn], sizes)]
-            return SentencePlan(self.batch_of, self.kept[shuffled], None, np.concatenate([[0], np.cumsum(sizes)]))
+            return self.plan_of(self.kept[shuffled], None, np.concatenate([[0], np.cumsum(sizes)]))
         sentences = self.packing.assign(self.seed, epoch)
         shuffled_rows = epoch_order(len(self.packing.shape_of), self.seed, epoch, Stream.ROWS)
         batches: list[np.ndarray] = []  # the rows of each
@@ -302,7 +263,18 @@ class SentenceBatches(Batches):
         row_in_batch = np.arange(len(sizes)) - np.repeat(np.cumsum(heights) - heights, heights)
         sentences_before = np.concatenate([[0], np.cumsum(sizes)])
         starts = sentences_before[np.concatenate([[0], np.cumsum(heights)])]
-        return SentencePlan(self.batch_of, self.kept[sentences[places]], np.repeat(row_in_batch, sizes), starts)
+        return self.plan_of(self.kept[sentences[places]], np.repeat(row_in_batch, sizes), starts)
+
+    def plan_of(
+        self, order: Int[np.ndarray, " n"], rows: Int[np.ndarray, " n"] | None, starts: Int[np.ndarray, " k"]
+    ) -> EpochPlan:
+        """Examples `order[starts[k]:starts[k+1]]` make batch k; `rows`: the row of each within its batch (None: one a row)."""
+
+        def build(number: int) -> Batch:
+            span = slice(*starts[number : number + 2])
+            return self.batch_of(order[span], None if rows is None else rows[span])
+
+        return EpochPlan(len(starts) - 1, build)
 
     def batch_of(self, ids: Int[np.ndarray, " n"], row: Int[np.ndarray, " n"] | None) -> Batch:
         """These examples as a batch, one a row or as `row` says."""

@@ -1,6 +1,6 @@
 """Text on disk, as examples: whatever the format, all splits in one reading that opens every file once.
 
-    pairs      (source, target)     TSV, two line-aligned files, CSV, JSON, JSONL, Parquet, TMX, Hugging Face datasets
+    pairs      (source, target)     TSV, two line-aligned files, CSV, JSON, JSONL, Parquet, Hugging Face datasets
     text       Document             a file, a folder of files, a line each, CSV, JSON, JSONL, Parquet, datasets
     classify   (text, label)        label TAB text, CSV, JSON, JSONL, Parquet, datasets
     tag        (tokens, tags)       token TAB tag with a blank line between sentences, JSON, JSONL, Parquet, datasets

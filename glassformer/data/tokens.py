@@ -34,7 +34,7 @@ import numpy as np
 from jaxtyping import Int
 
 from glassformer.errors import UserError
-from glassformer.text.pre_tokenizer import ranges
+from glassformer.text.flat import ranges
 
 SUFFIX = ".tokens"
 MAGIC = b"GLASSTOK"  # ends a file of format 1

@@ -148,8 +148,7 @@ class UserFile:
         self.is_utf_16 = False
         self.handle = self._unpacked()
         mark = b"" if self.gzipped else self.peek(4)
-        # XML says itself what it is in, and its parser reads that.
-        if mark.startswith(UTF_16) and mark != UTF_32 and self.path.suffix.lower() != ".tmx":
+        if mark.startswith(UTF_16) and mark != UTF_32:
             self.is_utf_16, self.unpacked_size = True, None
             self.handle = io.BufferedReader(Utf16Reader(self.handle), BLOCK)
         if not self.gzipped and (packed := next((p for p in PACKED if self.peek(6).startswith(p)), None)) is not None:

@@ -223,9 +223,7 @@ def make_session(
     def batches(split: str, how: str) -> Batches:
         files = open_files(recipe.data, split, run.path / "data")
         drawn = split == "train" and recipe.data.drawn_each_epoch
-        # One of several processes does not stop by itself in the middle of a step, where the others would wait for it.
-        meanwhile = stop.check if processes.size == 1 else lambda: None
-        redraw = EpochDraws(recipe, run.path, meanwhile) if drawn else None
+        redraw = EpochDraws(recipe, run.path) if drawn else None
         own = replace(recipe, data=replace(recipe.data, workers=workers))
         return recipe_batches(own, files, layout=how, redraw=redraw)
 

@@ -21,7 +21,7 @@ The module does not know where BOS and EOS go, nor how long a text may be.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +32,6 @@ from glassformer.files.durable import write_atomically
 from glassformer.files.structured import read_regular
 from glassformer.text.bpe_dropout import BPEDropout
 from glassformer.text.languages import join_words, lowercase
-from glassformer.text.pre_tokenizer import Flat, Numbers, WordEncoder, end_to_end
 from glassformer.text.vocabularies import (
     BOS,
     CONTROL,
@@ -205,19 +204,11 @@ class Tokenizer:
             return found
         return [found.ids for found in self.library.encode_batch_fast(texts, add_special_tokens=False)]
 
-    def corpus_encoder(self) -> Callable[[Sequence[str]], tuple[Flat, Numbers]]:
-        """A function for much text: the ids of all texts end to end, and how many each has. It remembers the words it has cut,
-        and so is faster than `encode_batch` where words come again."""
-        if self.byte_level and self.kind in KINDS:
-            return WordEncoder(self.library).encode_batch
-        return lambda texts: end_to_end(self.encode_batch(texts))
-
     def bpe_dropout(self, dropout: float, seed: str) -> BPEDropout:
         """An encoder that leaves each merge out with this chance (BPE-dropout; Provilkov et al. 2020), for training alone."""
         if self.kind != "bpe":
             raise UserError("data.bpe_dropout needs a tokenizer of kind bpe, and this one is {kind}", self.kind)
-        merges = [tuple(pair) for pair in json.loads(self.library.to_str())["model"]["merges"]]
-        return BPEDropout(self.library, merges, self._id_of, dropout, seed)
+        return BPEDropout(self.library, dropout, seed)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """For each id of `encode(text)` the characters it stands for; ids that share a character have equal spans."""

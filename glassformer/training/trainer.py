@@ -117,7 +117,6 @@ class Trainer:
         if self.stream is not None:
             self.stream.close()
         self.stream = None
-        self.batches.close()
 
     def gradients(self, micro: Sequence[Batch], total: int | Tensor) -> Tensor:
         """Leaves the gradients of the step in the parameters; returns the summed loss."""

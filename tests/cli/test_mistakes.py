@@ -170,24 +170,6 @@ MISTAKES: list[tuple[str, str]] = [
         "data clean pairs.tsv --out c.tsv --without spelling",
         "there is no rule 'spelling'; there are mojibake, entities",
     ),
-    (
-        "data clean pairs.tsv --out c.tsv --score-column 3",
-        "pairs.tsv, line 1: there is no number in the column of scores, 3",
-    ),
-    (
-        "data clean pairs.tsv --out c.tsv --least 0.3",
-        "--least is the lowest good score of --score-column, which is not",
-    ),
-    ("data clean pairs.tsv --out c.tsv --score-column 3 --least nan", "--least must be a number, not nan"),
-    ("data clean pairs.tsv --out c.tsv --score runs/mt", "--score takes 2 values"),
-    (
-        "data clean pairs.tsv --out c.tsv --score runs/mt runs/../runs/mt",
-        "--score takes two runs, one each way; runs/mt is",
-    ),
-    (
-        "data clean pairs.tsv --out c.tsv --score runs/mt runs/gpt",
-        "--score: runs/gpt: this run is a GPT made to generate; it cannot translate",
-    ),
     ("data clean pairs.tsv latin.tsv --out c.tsv", "pairs.tsv, latin.tsv: give one file of pairs, or two aligned ones"),
     ("data clean pairs.tsv --out c.xlsx", "--out c.xlsx: clean pairs are written as a TSV"),
     ("data clean pairs.tsv --out no/c.tsv", "there is no folder no to write c.tsv into"),

@@ -82,7 +82,7 @@ def small_start(name: str, folder: Path) -> list[str]:
     language = "fr" if "-fr" in name else "de"
     if name.startswith("multi30k"):
         return [*small, f"data.path={write_multi30k(folder, language=language)}"]
-    if name.startswith(("tatoeba", "treebank-wsj")):
+    if name.startswith("tatoeba"):
         return [*small, f"data.path={write_tatoeba(folder)}"]
     if name.startswith("wmt14"):
         return [*small, f"data.path={write_aligned(folder, language)}"]

@@ -69,7 +69,7 @@ def like_dates(n: int, seed: int) -> Pairs:
 @pytest.mark.parametrize("n", [1000, 5000, 30000])
 @pytest.mark.parametrize("budget", [1024, 4096])
 def test_padding_waste_is_bounded(pairs, n, budget):
-    """Padded below 5% of all positions, packed below 3%; where an epoch has but a dozen packed batches, one empty row a
+    """Padded below 5% of all positions, packed below 3%; where an epoch has but two dozen packed batches, one empty row a
     batch is allowed for on top. Broken variants: random batches (about 40%); sorting by the target's length alone
     (about 10%); packing by size without balancing the two sides (12% on dates)."""
     examples = pairs(n, 1)
@@ -79,7 +79,7 @@ def test_padding_waste_is_bounded(pairs, n, budget):
     packed = SentenceBatches(examples, budget=budget, limit=256, layout="packed", seed=1)
     made = one_epoch(packed)
     assert packed.shape is not None
-    assert waste(made) < 0.03 + (1 / packed.shape[0] if len(made) < 16 else 0)
+    assert waste(made) < 0.03 + (1 / packed.shape[0] if len(made) < 24 else 0)
     assert sum(b.rows.real.any(dim=1).sum() for b in made) > (packed.shape[0] - 1) * len(made)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from glassformer import plots
 from glassformer.config import DataConfig
 from glassformer.data import doctor
 from glassformer.data.doctor import DoctorReport, check
@@ -237,26 +236,14 @@ def test_lengths_are_those_of_the_file(healthy: dict[str, Path]) -> None:
     assert lengths[199] <= facts["source_length"]["median"] <= lengths[200]
 
 
-def test_the_picture_shows_every_split(healthy: dict[str, Path], tmp_path: Path) -> None:
-    figure = doctor.picture(check(list(healthy.values())))
-    legends = [text.get_text() for axis in figure.axes for text in axis.get_legend().get_texts()]
-    assert set(legends) >= {"train source", "train target", "test source", "val"}
-    png, svg = plots.save(figure, tmp_path / "picture")
-    assert png.read_bytes().startswith(b"\x89PNG") and b"<svg" in svg.read_bytes()
-    empty = doctor.picture(check([write(tmp_path / "train.tsv", [])], "pairs"))
-    assert len(empty.axes) == 2
-
-
 def test_the_verb(healthy: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 0 for healthy data and for mere warnings, 1 where training would be a mistake."""
     monkeypatch.setenv("COLUMNS", "120")
     result = call("data", "check", tmp_path / "train.tsv", tmp_path / "val.tsv", tmp_path / "test.tsv")
     assert result.returncode == 0 and "Nothing stands out" in result.stdout and "400" in result.stdout, result.stderr
-    assert not list(tmp_path.glob("*.png")), "no picture unless asked for"
     (tmp_path / "mine.toml").write_text('[data]\ntrain = "train.tsv"\nval = "val.tsv"\n')
-    result = call("data", "check", tmp_path / "mine.toml", "--picture", tmp_path / "look.png", "--json")
+    result = call("data", "check", tmp_path / "mine.toml", "--json")
     assert result.returncode == 0 and set(json.loads(result.stdout)["splits"]) == {"train", "val"}
-    assert (tmp_path / "look.png").exists()
     write(healthy["train"], [*pairs(400, 0), pairs(400, 0)[0], "[bold]only one column[/]"])
     result = call("data", "check", tmp_path / "train.tsv", "--task", "pairs")
     assert result.returncode == 1 and "line 402" in result.stdout and "would be a mistake" in result.stdout

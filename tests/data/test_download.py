@@ -12,14 +12,12 @@ import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from random import Random
 
 import pytest
 import requests
 
 from glassformer.config import DataConfig
 from glassformer.data import download
-from glassformer.data.builtin.treebank import Tree, clause, in_one_line, tree_pairs, words_of
 from glassformer.data.sources import open_split
 from glassformer.errors import UserError
 
@@ -140,61 +138,6 @@ def test_a_first_checksum_is_kept_and_held_against_the_next(tmp_path: Path, serv
     with pytest.raises(UserError, match=r"SHA-256.*nothing was kept \(if the publisher has a new edition"):
         get("tatoeba:en-zh", tmp_path, server)
     assert "cmn-eng.zip" not in names(tmp_path)
-
-
-def penn(tree: Tree) -> str:
-    """A tree of our grammar as the Penn Treebank would write it: tagged, with function tags, a trace and a full stop."""
-
-    def inside(part: Tree | str) -> str:
-        if isinstance(part, str):
-            return f"(NN {part}) "
-        return f"({part[0]}-SBJ-1 {''.join(map(inside, part[1:]))}(NP (-NONE- *T*-1) ))\n"
-
-    return f"\n( {inside(tree)[:-2]}(. .) ))\n"
-
-
-def treebank_archive(articles: int) -> bytes:
-    draw, packed = Random(1), io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for number in range(articles):
-            trees = "".join(penn(clause(draw)) for _ in range(3))
-            archive.writestr(f"treebank/combined/wsj_{number:04d}.mrg", trees)
-            archive.writestr(f"treebank/tagged/wsj_{number:04d}.pos", "( no tree )")
-        archive.writestr("treebank/README", "a sample")
-    return packed.getvalue()
-
-
-def test_treebank(tmp_path: Path, server: Server) -> None:
-    """The trees are those that were written, without what evalb does not count. Caught: tags or traces left in, a full stop that
-    counts as a word, articles on both sides of a border, another folder of the archive read."""
-    server.files["treebank.zip"] = treebank_archive(30)
-    sizes = get("treebank", tmp_path, server)
-    assert sizes == {"train": 72, "val": 9, "test": 9}
-    draw = Random(1)
-    trees = [clause(draw) for _ in range(90)]
-    rows = [line for split in sizes for line in (tmp_path / f"{split}.tsv").read_text().splitlines()]
-    assert rows == [f"{' '.join(words_of(tree))}\t{in_one_line(tree)}" for tree in trees]
-
-
-def test_trees_of_the_penn_treebank() -> None:
-    """By hand, from the manual's own kind of sentence; and what is no bracketing is said to be none."""
-    text = """( (S (`` ``) (S-TPC-1 (NP-SBJ (PRP We) ) (VP (VBP are) (ADJP-PRD (JJ able) ))) (, ,) ('' '')
-        (NP-SBJ (NNP Ann) ) (VP (VBZ says) (S (-NONE- *T*-1) )) (. .) ))  ( (NP (-LRB- -LRB-) (CD 3) (-RRB- -RRB-) ))"""
-    assert tree_pairs(text) == [
-        ("We are able Ann says", "(S (S (NP XX )NP (VP XX (ADJP XX )ADJP )VP )S (NP XX )NP (VP XX )VP )S"),
-        ("( 3 )", "(NP XX XX XX )NP"),
-    ]
-    for wrong in ("( (S (NN a) )", "a", "( (S (NN a) b) )", "(" * 500):
-        with pytest.raises(ValueError, match="bracket"):
-            tree_pairs(wrong)
-
-
-@pytest.mark.parametrize("body", [b"no zip", treebank_archive(3), treebank_archive(12)[:-40]])
-def test_what_is_no_treebank_is_refused(body: bytes, tmp_path: Path, server: Server) -> None:
-    server.files["treebank.zip"] = body
-    with pytest.raises(UserError, match=r"is not the sample of the treebank|too few to be cut"):
-        get("treebank", tmp_path, server)
-    assert not list(tmp_path.glob("*.tsv"))
 
 
 def test_shakespeare(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import random
-import signal
-import subprocess
 import time
-from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
-import glassformer
 from glassformer.config import Recipe
 from glassformer.data import redraw
 from glassformer.data.batches import SentenceBatches, recipe_batches
 from glassformer.data.encoding import open_files
-from glassformer.data.packing import Shape
 from glassformer.data.prepare import prepare
 from glassformer.data.redraw import EpochDraws
 from glassformer.data.stream import Position
 from glassformer.errors import UserError
 from glassformer.runs.overview import steps_an_epoch
-from glassformer.runs.stop import STOPPED, Stopped, StopRequest
 from glassformer.text.tokenizers import Tokenizers
 from tests.faults.processes import Runner, differences, everything
 from tests.read_batches import same, unpack
@@ -64,14 +56,6 @@ def prepared(folder: Path, **data: Any) -> Recipe:
     recipe = Recipe.from_dict({"model": {"block_size": 200}, "data": files | DRAWN | data, "train": {"seed": 3}})
     prepare(recipe, folder)
     return recipe
-
-
-def begun_with(code: str) -> str:
-    """What a process that draws begins with, and this beside it."""
-    return redraw.BEGIN.replace("; answer_on", f"; from glassformer.data import redraw; exec({code!r}); answer_on")
-
-
-SLOW = begun_with("import time; redraw.draw = lambda *asked: time.sleep(1000)")
 
 
 def batches_of(recipe: Recipe, folder: Path, layout: Any = "padded", workers: int = 0) -> SentenceBatches:
@@ -176,9 +160,14 @@ def test_each_epoch_is_drawn_once_and_while_the_one_before_it_is_learned_from(
     """Also where a run goes on in a later one. Broken variants: the overview, which asks for the first epoch's length, and a
     checkpoint, which asks for that of an epoch that was left batches ago, throw away what is drawn; drawn when it is needed."""
     recipe = prepared(tmp_path / "run")
-    asked: list[int] = []
-    real = EpochDraws.ask
-    monkeypatch.setattr(EpochDraws, "ask", lambda self, wanted: (asked.append(wanted[0]), real(self, wanted)))
+    drawn: list[int] = []
+    real = EpochDraws.__call__
+
+    def noted(self: EpochDraws, epoch: int, *rest: Any) -> Any:
+        drawn.append(epoch)
+        return real(self, epoch, *rest)
+
+    monkeypatch.setattr(EpochDraws, "__call__", noted)
     for workers in (0, 2):
         batches = batches_of(recipe, tmp_path / "run", workers=workers)
         length = batches.epoch_length(2)
@@ -189,89 +178,30 @@ def test_each_epoch_is_drawn_once_and_while_the_one_before_it_is_learned_from(
         for _batch, after in itertools.islice(stream, 3 * length):
             epochs.append(after.epoch)
             batches.epoch_length(max(2, after.epoch - 1))
-            assert max(asked) > after.epoch or not after.index
-        assert epochs[-1] >= 4 and asked == sorted(set(asked)) and asked[0] == 2
+        assert epochs[-1] >= 4 and drawn == sorted(set(drawn)) and drawn[0] == 2 and drawn[-1] >= epochs[-1]
         stream.close()
-        asked.clear()
+        drawn.clear()
 
 
-def test_waiting_ends_where_nobody_waits_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what `meanwhile` raises, or because another thread closes. Broken variant: both wait for the draw."""
+def test_a_drawing_that_nobody_waits_for_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the stream, which then begins anew. Broken variant: a training that ends when the draw does."""
     recipe = prepared(tmp_path / "run")
-    monkeypatch.setattr(redraw, "BEGIN", SLOW)
-    stop = StopRequest()
-    stop.asked = True
-    with pytest.raises(Stopped):
-        EpochDraws(recipe, tmp_path / "run", stop.check)(1, Shape(200, 200), [])
-    draws = EpochDraws(recipe, tmp_path / "run")
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(draws, 1, Shape(200, 200), [])
-        while not draws.files:
-            time.sleep(0.01)
-        draws.close()
-        with pytest.raises(CancelledError):
-            waiting.result(60)
-    batches = batches_of(recipe, tmp_path / "run", workers=2)
-    stream = batches.starting_at()
-    next(stream)
-    stream.close()
-    assert isinstance(batches.redraw, EpochDraws) and batches.redraw.process is None
+    batches, groups = batches_of(recipe, tmp_path / "run"), itertools.count()
+    real = redraw.encode_pairs
 
+    def endless(*how: Any) -> Any:
+        for group in real(*how):
+            while next(groups) >= 0:
+                time.sleep(0.01)
+                yield {name: (tokens[:0], sizes[:0]) for name, (tokens, sizes) in group.items()}
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_the_process_that_draws_may_be_killed_and_is_gone_with_the_stream(workers: int, tmp_path: Path) -> None:
-    """Whenever it is killed it is started again, but not for ever. Broken variants: a training that waits for ever, or ends for
-    nothing; processes that are left behind."""
-    recipe = prepared(tmp_path / "run")
-    whole = list(itertools.islice(batches_of(recipe, tmp_path / "run").starting_at(), 50))
-    batches = batches_of(recipe, tmp_path / "run", workers=workers)
-    draws, stream, killed = batches.redraw, batches.starting_at(), set()
-    assert isinstance(draws, EpochDraws)
-    for (expected, after), (batch, then) in zip(whole, stream, strict=False):
-        assert same(expected, batch) and after == then
-        if after.index == 1 and (process := draws.process) is not None:
-            killed.add(process.pid)
-            process.kill()
-    assert len(killed) > 2
-    process = draws.process
-    stream.close()
-    assert process is not None and draws.process is None and process.poll() is not None
-
-    def kill() -> None:
-        assert draws.process is not None
-        draws.process.kill()
-
-    draws.meanwhile = kill
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(redraw, "BEGIN", SLOW)
-        with pytest.raises(UserError, match="has ended"):
-            draws(1, Shape(200, 200), [])
-    draws.meanwhile = lambda: None
-    assert draws(1, Shape(200, 200), [])[1] is None
-    draws.close()
-
-
-def test_it_ends_as_soon_as_nobody_is_there_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However the training went, and though a signal to all processes of a training does not end it. Broken variants: one that
-    draws on to the end of its epoch; one that the signal takes away while it is waited for."""
-    recipe = prepared(tmp_path / "run")
-    began = tmp_path / "began"
-    code = (
-        f"import pathlib, time; redraw.draw = lambda *asked: (pathlib.Path({str(began)!r}).touch(), time.sleep(1000))"
-    )
-    monkeypatch.setattr(redraw, "BEGIN", begun_with(code))
-    draws = EpochDraws(recipe, tmp_path / "run")
-    draws.begin(1, Shape(200, 200), [])
-    process, line = draws.process, draws.line
-    assert process is not None and line is not None
-    while not began.exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.terminate()
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(1)
-    line.close()
-    assert process.wait(60) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(redraw, "encode_pairs", endless)
+        stream = batches.starting_at()
+        next(stream)
+        stream.close()
+    whole = itertools.islice(batches_of(recipe, tmp_path / "run").starting_at(), 30)
+    assert all(same(one, other) for (one, _), (other, _) in zip(whole, batches.starting_at(), strict=False))
 
 
 def test_a_run_that_is_moved_is_followed(tmp_path: Path) -> None:
@@ -289,73 +219,23 @@ def test_a_run_that_is_moved_is_followed(tmp_path: Path) -> None:
     stream.close()
 
 
-def test_what_goes_wrong_is_said_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of a trace in between and a sentence about a process. Broken variants: the other process dies of it; files of the
-    folder that one trains in are taken for modules."""
+def test_what_goes_wrong_is_said_here(tmp_path: Path) -> None:
+    """By the thread that wants the epoch, whichever drew it. Broken variant: a training that waits for ever."""
     recipe = prepared(tmp_path / "run")
-    for code, kind, said in (
-        ("def full(*asked): raise OSError(28, 'No space left')\nredraw.draw = full", OSError, "No space left.*run"),
-        ("redraw.draw = None", RuntimeError, "not callable"),
-    ):
-        monkeypatch.setattr(redraw, "BEGIN", begun_with(code))
-        with pytest.raises(kind, match=said):
-            EpochDraws(recipe, tmp_path / "run")(1, Shape(200, 200), [])
-        monkeypatch.undo()
-    for name in ("json", "random", "numpy"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('somebody else's')")
-    monkeypatch.chdir(tmp_path)
-    assert EpochDraws(recipe, tmp_path / "run")(1, Shape(200, 200), [])[1] is None
     prepared(tmp_path / "other", both_ways=True)
     for name in ("train.source.tokens", "train.target.tokens"):
         (tmp_path / "other" / "data" / name).replace(tmp_path / "run" / "data" / name)
     with pytest.raises(UserError, match="not of the same examples"):
-        EpochDraws(recipe, tmp_path / "run")(1, Shape(200, 200), [])
-
-
-def test_nothing_of_it_is_left_after_a_training(tmp_path: Path) -> None:
-    """In a notebook, too, where nobody knows when garbage is collected. Broken variant: it is there as long as the session."""
-    gc.disable()
-    try:
-        model = glassformer.train(
-            "copy",
-            out=tmp_path / "run",
-            quiet=True,
-            model={"n_layer": 1, "n_embd": 16, "n_head": 2, "n_hidden": 32},
-            data={"tokenizer": "bpe", "size": 200, "batch_tokens": 64, **DRAWN},
-            train={"steps": 3, "validate_every": 3, "validate_examples": 0, "metric": "loss", "device": "cpu"},
-        )
-        children = [child.cmdline() for child in psutil.Process().children()]
-    finally:
-        gc.enable()
-    assert model and not [line for line in children if redraw.BEGIN in line]
+        for _batch in batches_of(recipe, tmp_path / "run").starting_at():
+            pass
 
 
 RUN = ["data.tokenizer=bpe", "data.bpe_dropout=0.3", "data.segmentations=0"]
 
 
-def test_a_training_waits_for_no_draw_that_it_does_not_need(tmp_path: Path) -> None:
-    """Neither at its end nor when it is to stop, and it goes on from there as if it had never stopped. Broken variants: the
-    process ends when the draw does; a stop that is heard when the step is over."""
-    straight, stopped = (Runner(tmp_path / name, [*RUN, "train.steps=60"]) for name in ("straight", "stopped"))
-    assert straight.train().code == 0
-    slow = {"draws": SLOW}
-    short = Runner(tmp_path / "short", [*RUN, "train.steps=3"])
-    assert short.train(slow).code == 0
-    running, seen = stopped.begin(slow), -1
-    while seen < 1 or stopped.logged_steps() > seen:  # until it waits for the second epoch
-        seen = stopped.logged_steps()
-        time.sleep(1)
-    assert seen < 60
-    running.signal(signal.SIGINT)
-    ended = running.wait()
-    assert ended.code == STOPPED and stopped.run.checkpoints.steps()[-1] == stopped.logged_steps(), ended.said
-    assert stopped.resume().code == 0
-    assert differences(everything(straight.run), everything(stopped.run)) == []
-
-
 def test_a_killed_run_goes_on_in_the_draws_of_its_epoch(tmp_path: Path) -> None:
     """To the bit, and draws leave no file behind. Broken variant: an epoch counted from the resumption."""
-    straight, killed = (Runner(tmp_path / name, [*RUN, "train.steps=60"]) for name in ("straight", "killed"))
+    straight, killed = (Runner(tmp_path / name, [*RUN, "train.steps=70"]) for name in ("straight", "killed"))
     assert straight.train().code == 0
     for step in (32, 25):
         (killed.resume if killed.folder.exists() else killed.train)({"at": "step", "nth": step, "do": "kill"})

@@ -43,16 +43,6 @@ def pair_config(folder: Path, kind: str) -> DataConfig:
         write(folder / f"all.src{gz}", lines(s for s, _ in PAIRS).replace("\n", "\r\n"))
         write(folder / f"all.tgt{gz}", lines(t for _, t in PAIRS).removesuffix("\n"))
         return DataConfig(path=str(folder), train=f"all.src{gz}", train_target=f"all.tgt{gz}")
-    if kind.startswith("tmx"):
-        # The second language first, a code of another format, a marked word, three languages in every other unit.
-        third = '<tuv xml:lang="fr"><seg>x</seg></tuv>'
-        units = (
-            f'<tu><tuv xml:lang="zh-CN"><seg>{t}</seg></tuv><tuv xml:lang="EN"><seg><ph>&lt;br/></ph>{s[:3]}<hi>{s[3:]}</hi>'
-            f"</seg></tuv>{third * (i % 2)}</tu>\n"
-            for i, (s, t) in enumerate(PAIRS)
-        )
-        text = f'<?xml version="1.0"?><tmx version="1.4"><header srclang="en-US"/><body>{"".join(units)}</body></tmx>'
-        return DataConfig(path=str(folder), train=write(folder / f"all.{kind}", text).name)
     rows = [{"id": i, "q": s, "pair": {"a": t}} for i, (s, t) in enumerate(PAIRS)]
     fields: dict[str, Any] = {"source_field": "q", "target_field": "pair.a"}
     if kind.startswith("jsonl"):
@@ -70,7 +60,7 @@ def pair_config(folder: Path, kind: str) -> DataConfig:
     return DataConfig(path=str(folder), train="all", **fields)
 
 
-PAIR_KINDS = ["tsv", "tsv.gz", "lines", "lines.gz", "jsonl", "jsonl.gz", "parquet", "tmx", "tmx.gz", "datasets"]
+PAIR_KINDS = ["tsv", "tsv.gz", "lines", "lines.gz", "jsonl", "jsonl.gz", "parquet", "datasets"]
 
 
 @pytest.mark.parametrize("kind", PAIR_KINDS)

@@ -15,7 +15,7 @@ from glassformer.data.stream import Position, Stream, epoch_order, random_bits, 
 from glassformer.data.tokens import TokenFile
 from glassformer.errors import UserError
 from glassformer.runs.folder import RunFolder
-from glassformer.text.pre_tokenizer import ranges
+from glassformer.text.flat import ranges
 from tests.counts import count
 
 sequences = st.lists(st.lists(st.integers(0, 99), max_size=12), max_size=30)

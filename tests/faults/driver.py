@@ -61,7 +61,6 @@ import glassformer.cli
 import glassformer.runs.launch
 import glassformer.text.tokenizers
 from glassformer.cli.main import main
-from glassformer.data import redraw
 from glassformer.data.stream import Position
 from glassformer.files import durable
 from glassformer.runs import checkpoint, metrics_log, session, setup
@@ -348,8 +347,6 @@ def drive(arguments: list[str], root: str, output: str, faults: list[dict[str, A
             arrange_few_handles(fault["handles"])
         elif "read_only" in fault:
             arrange_read_only(fault["read_only"])
-        elif "draws" in fault:
-            redraw.BEGIN = fault["draws"]
         elif "spy" in fault:
             arrange_spy(fault["spy"])
         elif "examples" in fault:

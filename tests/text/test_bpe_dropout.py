@@ -45,6 +45,13 @@ def test_nothing_left_out_is_ordinary_bpe(tokenizer: Tokenizer) -> None:
     assert cuts(tokenizer, 0.0, []) == []
 
 
+def test_ascii_is_split_as_the_library_splits_it(tokenizer: Tokenizer) -> None:
+    """Broken variants: Python's \\s, to which U+001C is a blank; contractions in capitals."""
+    draw = random.Random(1)
+    texts = ["".join(draw.choices("aB'sStTrevlmd  \t\n\r\x0b\x1c\x001_-.", k=draw.randrange(14))) for _ in range(2000)]
+    assert cuts(tokenizer, 0.0, texts) == [tokenizer.encode(text) for text in texts]
+
+
 def test_lower_casing_happens_before_cutting() -> None:
     lower = Tokenizer.train("bpe", ENGLISH, 400, lowercase=True)
     assert cuts(lower, 0.0, ["The LOWER House"]) == [lower.encode("the lower house")]

@@ -3,21 +3,11 @@
     the judge sees the cat with the telescope        (S (NP XX XX )NP (VP XX (NP XX XX )NP (PP XX (NP XX XX )NP )PP )VP )S
 
 XX stands for a word, every bracket says which it is. What makes it a task and no copying: `with` a tool belongs to the verb and
-`with` a feature to the noun before it, and clauses stand inside clauses, so brackets close far from where they open.
-
-The Penn Treebank's own trees become such pairs, too (`tree_pairs`):
-
-    ( (S (NP-SBJ (NNP Mr.) (NNP Vinken) ) (VP (VBZ is) (NP-PRD (NN chairman) )) (. .) ))
-    Mr. Vinken is chairman        (S (NP XX XX )NP (VP XX (NP XX )NP )VP )S
-
-Traces are left out with whatever holds nothing else, and labels stand without function tags and indices (NP-SBJ-1). Punctuation
-is left out of both sides: evalb deletes it before it counts, so that brackets are counted as evalb counts them."""
+`with` a feature to the noun before it, and clauses stand inside clauses, so brackets close far from where they open."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -91,57 +81,3 @@ def short_sentences(draw: Random, longest: int) -> Iterator[tuple[str, str]]:
 def treebank(split: Split, size: int, longest: int = 24) -> list[tuple[str, str]]:
     """Distinct sentences with their trees."""
     return stretch_of(short_sentences(Random("trees of a grammar"), longest), split, size)
-
-
-TOKEN = re.compile(r"[()]|[^\s()]+")
-LEFT_OUT = {"-NONE-", ",", ".", ":", "``", "''"}  # parts of speech: of traces, and of what evalb deletes
-BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}"}
-DEEPEST_BRACKET = 200  # brackets inside one another; no sentence comes near it
-
-
-@dataclass
-class Bracket:
-    """A bracket that is open: its label ("" of the outermost), its word if it holds one, and what has closed inside it."""
-
-    label: str = ""
-    word: str = ""
-    inside: list[Tree | str] = field(default_factory=list)
-
-
-def read_trees(text: str) -> Iterator[Tree]:
-    """The trees of a file; what is no bracketing raises a ValueError.
-
-    >>> list(read_trees("( (S (NP-SBJ (PRP It) ) (VP (VBZ works) (NP (-NONE- *) )) (. .) ))"))
-    [('S', ('NP', 'It'), ('VP', 'works'))]
-    """
-    opened: list[Bracket] = []
-    for token in TOKEN.findall(text):
-        if token == "(":
-            opened.append(Bracket())
-            if len(opened) > DEEPEST_BRACKET:
-                raise ValueError(f"more than {DEEPEST_BRACKET} brackets inside one another")
-        elif not opened:
-            raise ValueError(f"{token!r} stands outside of all brackets")
-        elif token != ")":
-            bracket = opened[-1]
-            if bracket.word or bracket.inside:
-                raise ValueError(f"{token!r} stands where a bracket should")
-            if bracket.label:
-                bracket.word = BRACKETS.get(token, token)
-            else:
-                bracket.label = token
-        else:
-            bracket = opened.pop()
-            if not opened:
-                yield from (part for part in bracket.inside if not isinstance(part, str))
-            elif bracket.inside:
-                opened[-1].inside.append((re.split("[-=]", bracket.label)[0], *bracket.inside))
-            elif bracket.word and bracket.label not in LEFT_OUT:
-                opened[-1].inside.append(bracket.word)
-    if opened:
-        raise ValueError("a bracket is not closed")
-
-
-def tree_pairs(text: str) -> list[tuple[str, str]]:
-    """The sentences of a file, each with its tree in one line."""
-    return [(" ".join(words_of(tree)), in_one_line(tree)) for tree in read_trees(text)]

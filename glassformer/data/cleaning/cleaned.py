@@ -24,7 +24,7 @@ from glassformer.errors import UserError
 from glassformer.language import _
 
 SHOWN = 5  # pairs of each rule in the report
-PLACES = ("json", "parquet", "tmx", "datasets")  # whose numbers are those of records, and not of lines
+PLACES = ("json", "parquet", "datasets")  # whose numbers are those of records, and not of lines
 ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -201,9 +201,6 @@ def further_fields(config: DataConfig, origin: Origin) -> dict[int, dict[str, An
     names = [config.source_field, config.target_field]
     for number, record in records_of(origin, ReadContext(ignore)):
         further = without_fields(record, names)
-        if origin.format == "tmx":  # which has both sides twice, by their languages as well
-            sides = [record.get(name) for name in names]
-            further = {name: text for name, text in further.items() if text not in sides}
         if further:
             found[number] = further
     return found

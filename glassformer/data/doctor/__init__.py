@@ -26,16 +26,13 @@ without case and blanks, as where splits are carved.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from glassformer.config import DataConfig
 from glassformer.data.doctor.facts import DoctorReport, Finding, SplitFacts, examine, quantiles
-from glassformer.data.doctor.findings import across, exchange_findings, inside, log_ratios, measure_unknown
+from glassformer.data.doctor.findings import across, exchange_findings, inside, measure_unknown
 from glassformer.data.doctor.roles import arrange, fields_in_words
 from glassformer.data.origins import origins_of
 from glassformer.data.splits import SPLITS
@@ -115,44 +112,6 @@ def show(report: DoctorReport, console: Any) -> None:
         console.print(_("Training on this would be a mistake."), style="bold red")
 
 
-def picture(report: DoctorReport) -> Any:
-    """How long the examples are, a curve a side and split; and how the two sides of pairs compare."""
-    from glassformer.plots import COLOURS, figure
-
-    panels = 2 if report.task == "pairs" else 1
-    fig, axes = figure(5.5 * panels, 3.6, ncols=panels, squeeze=False)
-    axis = axes[0][0]
-    curves: dict[str, np.ndarray] = {}
-    for name, facts in report.splits.items():
-        both = {"source": facts.source_lengths, "target": facts.target_lengths}
-        sides = both if panels == 2 else {"": facts.source_lengths}
-        curves |= {f"{name} {side}".strip(): np.frombuffer(x, np.uint64) for side, x in sides.items() if len(x)}
-    longest = max((int(np.quantile(values, 0.995)) for values in curves.values()), default=0) + 1
-    for (name, values), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
-        shares = np.full(len(values), 1 / len(values))
-        bins = np.linspace(0, longest, min(40, longest) + 1)
-        axis.hist(np.minimum(values, longest), bins, weights=shares, histtype="step", color=colour, label=name)
-    share = "share of lines" if report.task == "text" else "share of examples"
-    axis.set(title="Lengths", xlabel="characters (the last bar: that and more)", ylabel=share)
-    if curves:
-        axis.legend(frameon=False)
-    if panels == 2:
-        axis = axes[0][1]
-        every = [log_ratios(facts) / np.log(2) for facts in report.splits.values() if facts.examples]
-        reach = max(3.0, *(float(np.abs(ratios).max()) for ratios in every)) if every else 3.0  # nothing is hidden
-        for (name, facts), colour in zip(report.splits.items(), COLOURS, strict=False):
-            if facts.examples:
-                ratios = log_ratios(facts) / np.log(2)
-                shares = np.full(len(ratios), 1 / len(ratios))
-                axis.hist(  # an odd number of bars: equal lengths are the middle one, not the right of two
-                    ratios, np.linspace(-reach, reach, 50), weights=shares, histtype="step", color=colour, label=name
-                )
-        axis.set(title="Target against source", xlabel="log₂ of the ratio of lengths", ylabel="share of pairs")
-        if any(facts.examples for facts in report.splits.values()):
-            axis.legend(frameon=False)
-    return fig
-
-
 __all__ = [
     "DoctorReport",
     "Finding",
@@ -161,6 +120,5 @@ __all__ = [
     "check",
     "check_config",
     "fields_in_words",
-    "picture",
     "show",
 ]

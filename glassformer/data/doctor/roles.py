@@ -145,7 +145,7 @@ def arrange(files: Sequence[Path], task: str | None, fields: Mapping[str, Any]) 
 
 def holds_pairs(path: Path) -> bool:
     """Whether files whose names end so mostly hold pairs."""
-    return path.name.removesuffix(".gz").endswith((".tsv", ".jsonl", ".ndjson", ".parquet", ".tmx"))
+    return path.name.removesuffix(".gz").endswith((".tsv", ".jsonl", ".ndjson", ".parquet"))
 
 
 def has_tab(path: Path) -> bool:

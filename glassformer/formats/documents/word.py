@@ -19,10 +19,9 @@ from itertools import islice
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from glassformer.data.tmx import local
 from glassformer.errors import UserError
 from glassformer.formats.documents.document import LARGEST, DocumentParts, has_words
-from glassformer.formats.documents.xml import XmlText, as_xml
+from glassformer.formats.documents.xml import XmlText, as_xml, local
 from glassformer.language import _
 from glassformer.text.markup import Segment, SegmentParser
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import math
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from glassformer.classic import transformer as classic
 from glassformer.errors import UserError
 from glassformer.language import _, localized
 from glassformer_lab.audit.making import load_object, one_line
-from glassformer_lab.homework.wrong import WRONG, library_call
 
 EXERCISES: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("homework.toml").read_text(encoding="utf-8")
@@ -39,18 +38,11 @@ from glassformer.classic import transformer as classic
 
 @dataclass(frozen=True)
 class Question:
-    """What a case shows, the reader's answer, the right one, and what known wrong ones give, by their mistakes."""
+    """What a case shows, the reader's answer, and the right one."""
 
     shown: str
     answer: Callable[[], Any]
     right: Any
-    wrong: Sequence[tuple[str, Callable[[], Any]]] = ()
-
-
-def case(exercise: str, shown: str, own: Any, right: Any, *given: Any) -> Question:
-    """A case of a function: its answer to what is given."""
-    wrong = [(mistake, partial(function, *given)) for mistake, function in WRONG[exercise]]
-    return Question(shown, partial(own, *given), right, wrong)
 
 
 def tensors(*shapes: tuple[int, ...]) -> list[Tensor]:
@@ -62,41 +54,41 @@ def softmax(own: Any) -> Iterator[Question]:
     """Shares, also of large numbers."""
     (x,) = tensors((2, 3))
     for shown, scores in ((_("two rows"), x), (_("large numbers"), x * 1000), (_("three dimensions"), x[None])):
-        yield case("softmax", shown, own, scores.softmax(-1), scores)
+        yield Question(shown, partial(own, scores), scores.softmax(-1))
 
 
 def attention(own: Any) -> Iterator[Question]:
     """The equation, keys of another length, a mask."""
     q, k, v = tensors((1, 2, 4), (1, 3, 4), (1, 3, 5))
     mask = torch.tensor([[True, False, False], [True, True, False]])
-    yield case("attention", _("two queries, three keys"), own, classic.attention(q, k, v), q, k, v)
-    yield case("attention", _("with a mask"), own, classic.attention(q, k, v, mask), q, k, v, mask)
+    yield Question(_("two queries, three keys"), partial(own, q, k, v), classic.attention(q, k, v))
+    yield Question(_("with a mask"), partial(own, q, k, v, mask), classic.attention(q, k, v, mask))
 
 
 def mask(own: Any) -> Iterator[Question]:
     """Lower triangular."""
     for length in (1, 4):
-        yield case("mask", _("{length} positions", length), own, classic.causal_mask(length), length)
+        yield Question(_("{length} positions", length), partial(own, length), classic.causal_mask(length))
 
 
 def padding(own: Any) -> Iterator[Question]:
     """By lengths."""
     lengths = torch.tensor([3, 1, 4])
-    yield case("padding", _("lengths 3, 1 and 4"), own, torch.arange(4) < lengths[:, None], lengths, 4)
+    yield Question(_("lengths 3, 1 and 4"), partial(own, lengths, 4), torch.arange(4) < lengths[:, None])
 
 
 def positions(own: Any) -> Iterator[Question]:
     """The worked examples."""
     for n in (100.0, 10000.0):
         right = classic.sinusoids(4, 4, n).float()
-        yield case("positions", _("four positions, width 4, n = {n:.0f}", n), own, right, 4, 4, n)
+        yield Question(_("four positions, width 4, n = {n:.0f}", n), partial(own, 4, 4, n), right)
 
 
 def norm(own: Any) -> Iterator[Question]:
     """Over features."""
     x, weight, bias = tensors((2, 2, 4), (4,), (4,))
     for shown, given in ((_("two sentences of two tokens"), x), (_("numbers so small that eps counts"), x * 1e-3)):
-        yield case("norm", shown, own, F.layer_norm(given, (4,), weight, bias), given, weight, bias)
+        yield Question(shown, partial(own, given, weight, bias), F.layer_norm(given, (4,), weight, bias))
 
 
 def layers(exercise: str) -> Callable[[Any], Iterator[Question]]:
@@ -116,8 +108,7 @@ def layers(exercise: str) -> Callable[[Any], Iterator[Question]]:
             given = [(_("self-attention"), (x, x, x)), (_("keys of another length"), (x, y, y))]
             given += [(_("with a mask"), (x, x, x, classic.causal_mask(3)))]
         for shown, texts in given:
-            wrong = [(mistake, partial(forward, ours, *texts)) for mistake, forward in WRONG[exercise]]
-            yield Question(shown, partial(theirs, *texts), ours(*texts).detach(), wrong)
+            yield Question(shown, partial(theirs, *texts), ours(*texts).detach())
 
     return cases
 
@@ -175,13 +166,6 @@ def distance(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(a.isnan() & b.isnan(), 0.0, (a.double() - b.double()).abs().nan_to_num(math.inf))
 
 
-def is_alike(a: Any, b: Any) -> bool:
-    """Whether two answers are the same numbers, or the same kind of exception."""
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return a.shape == b.shape and float(distance(a, b).max()) < 1e-4
-    return isinstance(a, Exception) and type(a) is type(b)
-
-
 def difference(found: Any, right: Any) -> str | None:
     """What is wrong with an answer, in numbers; None: nothing."""
     if isinstance(found, NotImplementedError):
@@ -201,13 +185,25 @@ def difference(found: Any, right: Any) -> str | None:
     return _("at [{at}] it is {found:.4g} and should be {right:.4g}", at, float(found[place]), float(right[place]))
 
 
-def problem_of(one: Question) -> str | None:
-    """What is wrong with an answer, in numbers, and the mistake that gives the same ones; None: nothing."""
-    found = answer_of(one.answer)
-    if (problem := difference(found, one.right)) is None or isinstance(found, NotImplementedError):
-        return problem
-    mistake = next((mistake for mistake, wrong in one.wrong if is_alike(found, answer_of(wrong))), None)
-    return problem if mistake is None else _("{mistake} ({problem})", mistake, problem)
+LIBRARY: dict[str, set[str]] = {
+    "softmax": {"softmax", "softmin", "log_softmax"},
+    "attention": {"attention", "attention_weights", "scaled_dot_product_attention"},
+    "mask": {"causal_mask"},
+    "padding": {"real_tokens"},
+    "positions": {"sinusoids", "PositionEncoding", "PositionalEncoding"},
+    "norm": {"layer_norm", "LayerNorm"},
+    **{name: {"forward"} for name in LAYERS},
+}
+"""The library's own answers to each exercise, by the names of its functions."""
+
+
+def library_call(node: ast.AST, exercise: str) -> str:
+    """The library's own function that an answer calls instead of writing it out, or a class inherits; empty where there is none."""
+    if isinstance(node, ast.ClassDef) and not any(isinstance(child, ast.FunctionDef) for child in node.body):
+        return "forward"
+    calls = (child.func for child in ast.walk(node) if isinstance(child, ast.Call))
+    names = (call.attr for call in calls if isinstance(call, ast.Attribute))
+    return next((name for name in names if name in LIBRARY.get(exercise, ())), "")
 
 
 def check(path: Path) -> list[tuple[str, str, str | None]]:
@@ -224,7 +220,7 @@ def check(path: Path) -> list[tuple[str, str, str | None]]:
         problem = None
         try:
             for one in CASES[name](own):
-                results.append((name, one.shown, problem := problem_of(one)))
+                results.append((name, one.shown, problem := difference(answer_of(one.answer), one.right)))
                 if problem is not None:
                     break
         except (Exception, SystemExit, GeneratorExit) as error:  # it cannot even be made

@@ -52,10 +52,7 @@ FIRST = ("demo", "train", "translate", "generate", "serve", "evaluate", "export"
 """The verbs of the first screen."""
 GROUP = "glassformer.verbs"
 """The entry points by which other packages of verbs are found: each has a module `verbs` with a table `VERBS` like ours."""
-LABORATORY = (
-    *("study", "sweep", "ablate", "reproduce", "complexity", "verify-resume", "audit", "museum", "diagnose"),
-    *("homework", "figures"),
-)
+LABORATORY = ("study", "sweep", "ablate", "reproduce", "complexity", "verify-resume", "audit", "museum", "homework")
 """What glassformer-lab brings; where it is not installed, its verbs say so. `sweep` was called `ablate`."""
 MOVED = {
     "backtranslate": "improve RUN --only backtranslate --text FILE --out PAIRS.tsv",

@@ -14,8 +14,8 @@ from glassformer.screen import FOLD, make_table, table_console
 
 HEADS = (_("law"), _("verdict"), _("measured"))
 VERDICTS = {"holds": _("holds"), "broken": _("broken"), "look": _("look"), "not asked": _("not asked")}
-OUTSIDE = _("not looked at: your training loop, the targets that it gives among it; see glassformer diagnose")
-OUTSIDE_AND_LOSS = _("not looked at: your loss and your training loop; see glassformer diagnose")
+OUTSIDE = _("not looked at: your training loop, the targets that it gives among it")
+OUTSIDE_AND_LOSS = _("not looked at: your loss and your training loop")
 KINDS = ("auto", "decoder", "encoder", "encoder-decoder")
 
 

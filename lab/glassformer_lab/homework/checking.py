@@ -198,7 +198,7 @@ LIBRARY: dict[str, set[str]] = {
 
 
 def library_call(node: ast.AST, exercise: str) -> str:
-    """The library's own function that an answer calls instead of writing it out, or a class inherits; empty where there is none."""
+    """The library's own function that an answer calls instead of writing it out, or a class inherits; else empty."""
     if isinstance(node, ast.ClassDef) and not any(isinstance(child, ast.FunctionDef) for child in node.body):
         return "forward"
     calls = (child.func for child in ast.walk(node) if isinstance(child, ast.Call))

@@ -1,7 +1,6 @@
-"""The museum of mistakes: those of the tutorials, each trained beside the right one, and which of them a curve looks like."""
+"""The museum of mistakes: those of the tutorials, each trained beside the right one, and what `audit` finds in each."""
 
-from glassformer_lab.museum.diagnosis import diagnose, museum
-from glassformer_lab.museum.exhibition import exhibit, write
+from glassformer_lab.museum.exhibition import exhibit, museum, write
 from glassformer_lab.museum.planting import plant, planting
 
-__all__ = ["diagnose", "exhibit", "museum", "plant", "planting", "write"]
+__all__ = ["exhibit", "museum", "plant", "planting", "write"]

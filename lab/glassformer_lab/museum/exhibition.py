@@ -1,11 +1,13 @@
 """The museum itself: each mistake trained beside the right one, small, with its curve and a sample of what it writes; what
-`audit` finds in its model and `diagnose` in its curve. Trials are kept, so that a visit that was broken off goes on."""
+`audit` finds in its model. Trials are kept, so that a visit that was broken off goes on."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,6 @@ from glassformer.runs.report import csv_text, made_with, markdown_table, process
 from glassformer.runs.runner import KEPT, TrialCall, run_trials
 from glassformer.screen import quietly
 from glassformer_lab.audit import audit, find_subject
-from glassformer_lab.museum.diagnosis import diagnose, museum
 from glassformer_lab.museum.planting import plant, planting
 
 RECIPE = "sort"
@@ -36,13 +37,19 @@ SETTINGS = (
 RIGHT = "none"
 HEADS = (
     *(_("mistake"), _("what is planted"), _("first loss"), _("validation loss"), _("tokens right"), _("texts right")),
-    *(_("what it writes"), _("audit finds"), _("the curve looks like")),
+    *(_("what it writes"), _("audit finds")),
 )
+
+
+@cache
+def museum() -> dict[str, dict[str, str]]:
+    """The mistakes by their names, from museum.toml."""
+    return tomllib.loads(Path(__file__).with_name("museum.toml").read_text(encoding="utf-8"))["mistake"]
 
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One training: its curve, its last validation, a sample; what `audit` and `diagnose` say, by the mistakes' names."""
+    """One training: its curve, its last validation, a sample; what `audit` finds, by the mistakes' names."""
 
     mistake: str
     steps: list[int]
@@ -50,7 +57,6 @@ class Exhibit:
     validation: dict[str, float]
     sample: dict[str, str]
     audit: list[str]
-    diagnosis: dict[str, str]
 
 
 def train_one(folder: str, settings: Sequence[str], *, mistake: str) -> dict[str, Any]:
@@ -78,7 +84,7 @@ def look_at(run: RunFolder, mistake: str) -> Exhibit:
     model = model if mistake == RIGHT else plant(model, mistake)
     found = [one.mistake for one in audit(find_subject(model)) if one.mistake]
     steps, values = ([record[name] for record in losses] for name in ("step", "loss"))
-    return Exhibit(mistake, steps, values, validation, sample, list(dict.fromkeys(found)), diagnose(run))
+    return Exhibit(mistake, steps, values, validation, sample, list(dict.fromkeys(found)))
 
 
 def exhibit(names: Sequence[str], out: Path, changes: Sequence[str] = ()) -> list[Exhibit]:
@@ -104,19 +110,16 @@ def cells(one: Exhibit) -> list[str]:
         *(f"{one.validation[n]:.0f}%" for n in ("token_accuracy", "exact_match")),
     )
     found = ", ".join(one.audit) or localized(_("nothing"))
-    looks = ", ".join(one.diagnosis) or localized(_("none of them"))
-    return [one.mistake, localized(about), f"{one.losses[0]:.2f}", *scores, sample, found, looks]
+    return [one.mistake, localized(about), f"{one.losses[0]:.2f}", *scores, sample, found]
 
 
 def write(exhibits: Sequence[Exhibit], out: Path, command: str) -> list[Path]:
     """museum.md, .csv and .json, and the figure: each curve beside that of the right one."""
     facts = {"command": command, "machine": processor(), **made_with()}
-    evidence = {one.mistake: said for one in exhibits for said in one.diagnosis.values()}
     rows = [cells(one) for one in exhibits]
     lines = [f"# {localized(_('A museum of mistakes'))}", "", f"    {command}", ""]
     lines += [*markdown_table([localized(head) for head in HEADS], rows), ""]
-    lines += [f"- {name}: {localized(said)}" for name, said in evidence.items()]
-    lines += ["", "![](museum.svg)", "", f"{facts['machine']}, torch {facts['torch']}, {facts['date']}.", ""]
+    lines += ["![](museum.svg)", "", f"{facts['machine']}, torch {facts['torch']}, {facts['date']}.", ""]
     right = exhibits[0]
     parts = [
         LinePanel(

@@ -15,7 +15,8 @@ SHOWN = (0, 2, 3, 4, 5, 7)  # columns of the page's table
 
 def museum(words: list[str] | None = None, *, show_list: bool = False, out: Path = Path("runs/museum")) -> None:
     """Train a small model with each of the well-known mistakes beside the right one: curves, samples, what [bold]audit[/] finds
-    in the model. About ten minutes on two cores; trials are kept, and a visit that was broken off goes on. One mistake in a run of your own, in Python: [bold]runs.train(recipe, out, build=planting("softmax-twice"))[/].
+    in the model. About ten minutes on two cores; trials are kept, and a visit that was broken off goes on.
+    One mistake in a run of your own, in Python: [bold]runs.train(recipe, out, build=planting("softmax-twice"))[/].
 
     Example: museum softmax-twice
 

@@ -7,7 +7,8 @@
 
 `glassformer reproduce NAME`, with one seed, in a process of its own, timed from outside: cold, with an empty cache folder, and
 warm, once more with what the first has left there (prepared data, compiled code, trials). The phases are the run's own
-(runs/metrics_log.py); start-up is what the clock has beyond them: the import of torch, the beginning and the end of the process.
+(runs/metrics_log.py); start-up is what the clock has beyond them: the import of torch, the scoring, the beginning and the end
+of the process.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from glassformer.runs.metrics_log import PHASES, phase_seconds
+
 ROOT = Path(__file__).parents[1]
-PHASES = ("preparation", "compilation", "training", "validation", "saving", "scoring")
 
 
 def timed(name: str, settings: Sequence[str], data: Path | None, cache: Path, out: Path) -> dict[str, Any]:
     """The seconds of each phase and of the whole, the score and the device, of one reproduction with this cache folder."""
-    command = [sys.executable, "-m", "glassformer", "reproduce", name, *settings, "--seeds", "1", "--no-plan", "--json"]
+    command = [sys.executable, "-m", "glassformer", "reproduce", name, *settings, "--seeds", "1", "--json"]
     command += ["--out", str(out), *(["--data", str(data)] if data is not None else [])]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     elsewhere = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}  # a cache that is not ours would be warm
@@ -43,7 +45,8 @@ def timed(name: str, settings: Sequence[str], data: Path | None, cache: Path, ou
         raise SystemExit(done.returncode)
     report = json.loads(done.stdout)
     trained = [*report["runs"], *report["runs_beside"]]
-    phases = {phase: sum(run["times"][phase] for run in trained) for phase in PHASES}
+    each = [phase_seconds(Path(run["folder"]) / "metrics.jsonl") for run in trained]
+    phases = {phase: sum(seconds[phase] for seconds in each) for phase in PHASES}
     seconds = {"start-up": whole - sum(phases.values()), **phases, "whole": whole}
     return {"seconds": seconds, "score": report["runs"][0]["score"], "device": report["device"]}
 

@@ -4,7 +4,7 @@ words of the Chinese tables and figures in claims_tables.toml.
 
     python3 docs/make_claims.py runs/studies/default
 
-The verdicts also go to lab/glassformer_lab/claims/measured.json, which `glassformer study` shows beside the ones found here.
+The verdicts also go to lab/glassformer_lab/claims/measured.json, which `glassformer study` lists.
 """
 
 from __future__ import annotations

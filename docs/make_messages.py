@@ -37,7 +37,7 @@ PO = PACKAGES[0] / "locale" / "zh" / "LC_MESSAGES" / "glassformer.po"
 ERRORS = ("UserError", "ConfigError", "UnknownName", "WrongVerb", "NotFinite", "Unreadable", "Damaged", "ProcessLost")
 """Errors that are given their sentence and its values, as `_` is."""
 MARKS: dict[str, Any] = dict.fromkeys(("_", *ERRORS))
-SHOWN_KEYS = ("about", "what", "says", "cure")
+SHOWN_KEYS = ("about", "what", "time", "says", "cure")
 """Keys of TOML files whose texts are shown."""
 TYPERS = ("Options", "Arguments", "Commands", "[required]", "[default: {}]")
 """What Typer itself puts into help."""

@@ -1,15 +1,6 @@
 """Arrays in, figures out: a module a subject, one style for all."""
 
-from glassformer.plots.curves import (
-    CurvePanel,
-    ablation_curves,
-    cost_curves,
-    curves,
-    differences,
-    histogram,
-    layer_gradients,
-    losses_apart,
-)
+from glassformer.plots.curves import curves, differences, histogram, losses_apart
 from glassformer.plots.maps import attention_maps, cut_curve, effects, head_distances, kind_map, number, part_maps
 from glassformer.plots.style import (
     COLOURS,
@@ -28,10 +19,7 @@ __all__ = [
     "COLOURS",
     "MAP",
     "SIGNED",
-    "CurvePanel",
-    "ablation_curves",
     "attention_maps",
-    "cost_curves",
     "curves",
     "cut_curve",
     "differences",
@@ -41,7 +29,6 @@ __all__ = [
     "heading",
     "histogram",
     "kind_map",
-    "layer_gradients",
     "losses_apart",
     "missing_glyphs",
     "number",

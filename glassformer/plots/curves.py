@@ -1,10 +1,8 @@
-"""Curves of a training and histograms of its data; two runs side by side; trainings of several variants with the band over seeds;
-what layers cost."""
+"""Curves of a training and histograms of its data; two runs side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +11,6 @@ from glassformer.plots.style import COLOURS, figure
 
 SMOOTHED = 20  # from so many points on, a smoothed line is drawn over them
 WRITTEN = {"bleu": "BLEU", "chrf": "chrF"}
-MARKERS = "os^vDPX"
-Points = Mapping[int, Sequence[float]]
-"""By the step: the value of each seed."""
-Lines = Mapping[str, tuple[Sequence[int | float], Sequence[int | float]]]
-"""By a name: sizes and values."""
 
 
 def log_where_wide(axis: Any, values: Sequence[float], ratio: float = 20) -> None:
@@ -130,103 +123,4 @@ def losses_apart(first: np.ndarray, second: np.ndarray, names: tuple[str, str]) 
     axis.set_ylabel(f"loss under {names[1]}")
     won = int((second < first).sum())
     axis.set_title(f"{names[1]} is better on {won} of {len(first)}", fontsize=10)
-    return fig
-
-
-# ---- several variants
-
-
-@dataclass(frozen=True)
-class CurvePanel:
-    """The curves of a group of variants: training loss and the score of the validations; the first is the base."""
-
-    title: str
-    losses: Mapping[str, Points]
-    scores: Mapping[str, Points]
-    score_name: str
-
-
-def band(axis: Any, points: Points, colour: str, label: str, **style: Any) -> None:
-    """The mean over seeds, and around it all that lies between the lowest and the highest."""
-    steps = sorted(points)
-    if not steps:
-        return
-    means = [float(np.mean(points[s])) for s in steps]
-    axis.plot(steps, means, color=colour, label=label, linewidth=1.4, **style)
-    if any(len(points[s]) > 1 for s in steps):
-        low, high = [float(np.min(points[s])) for s in steps], [float(np.max(points[s])) for s in steps]
-        axis.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
-
-
-def ablation_curves(panels: Sequence[CurvePanel]) -> Any:
-    """A row for each group: on the left the loss in training, on the right the score of the validations; the base in black."""
-    fig, axes = figure(10.0, 2.9 * max(1, len(panels)), nrows=max(1, len(panels)), ncols=2, squeeze=False)
-    for (left, right), panel in zip(axes, panels, strict=False):
-        for axis, variants in ((left, panel.losses), (right, panel.scores)):
-            for number, (name, points) in enumerate(variants.items()):
-                colour = COLOURS[(number - 1) % (len(COLOURS) - 1)] if number else "#000000"
-                band(axis, points, colour, name, linestyle="-" if number <= len(COLOURS) - 1 else "--")
-            axis.set_xlabel("step", fontsize=8)
-            axis.tick_params(labelsize=8)
-        log_where_wide(left, [v for points in panel.losses.values() for of_seeds in points.values() for v in of_seeds])
-        left.set_title(panel.title, fontsize=10, loc="left")
-        left.set_ylabel("training loss (nats)", fontsize=8)
-        right.set_ylabel(panel.score_name.replace("_", " ") + " on val", fontsize=8)
-        if right.get_legend_handles_labels()[0]:
-            right.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return fig
-
-
-def layer_gradients(variants: Mapping[str, Mapping[str, Points]], columns: int = 4) -> Any:
-    """A panel for each variant, a line for each layer: the norm of its gradient over training, the mean over seeds. Light is
-    near the input, dark near the output; the encoder's layers are drawn through, the decoder's dashed."""
-    import matplotlib
-
-    columns = min(columns, max(1, len(variants)))
-    rows = -(-max(1, len(variants)) // columns)
-    fig, axes = figure(2.7 * columns + 1.2, 2.3 * rows, nrows=rows, ncols=columns, squeeze=False, sharey=True)
-    shades = matplotlib.colormaps["viridis_r"]
-    for axis, (name, layers) in zip(axes.flat, variants.items(), strict=False):
-        for number, (layer, points) in enumerate(layers.items()):
-            steps = sorted(points)
-            dashed = layer.startswith("decoder") and any(other.startswith("encoder") for other in layers)
-            shade = shades(0.15 + 0.85 * number / max(1, len(layers) - 1))
-            means = [float(np.mean(points[s])) for s in steps]
-            axis.plot(steps, means, color=shade, linewidth=1.1, linestyle="--" if dashed else "-", label=layer)
-        axis.set_yscale("log")
-        axis.set_title(name, fontsize=8)
-        axis.tick_params(labelsize=7)
-    for axis in list(axes.flat)[len(variants) :]:
-        axis.set_visible(False)
-    for axis in axes[:, 0]:
-        axis.set_ylabel("gradient norm", fontsize=8)
-    most = max(axes.flat, key=lambda a: len(a.get_lines()))
-    if most.get_lines():
-        fig.legend(*most.get_legend_handles_labels(), frameon=False, fontsize=7, loc="outside right center")
-    return fig
-
-
-def cost_curves(time_over_n: Lines, time_over_d: Lines, memory_over_n: Lines, reach: Lines, reach_title: str) -> Any:
-    """Four panels on logarithmic scales, in which a power is a straight line and its exponent the slope. A name has one colour in
-    all of them."""
-    fig, axes = figure(10.5, 7.2, nrows=2, ncols=2)
-    known = list(dict.fromkeys([*time_over_n, *time_over_d, *memory_over_n, *reach]))
-    panels = (
-        (time_over_n, "time of a forward and a backward pass (s)", "length n"),
-        (time_over_d, "time of a forward and a backward pass (s)", "width d"),
-        (memory_over_n, "memory (bytes)", "length n"),
-        (reach, reach_title, "layers"),
-    )
-    for axis, (lines, title, label) in zip(axes.flat, panels, strict=True):
-        for name, (x, y) in lines.items():
-            number = known.index(name)
-            style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
-            axis.plot(x, y, label=name, linewidth=1.2, markersize=3.5, **style)
-        axis.set_xscale("log", base=2)
-        axis.set_yscale("log", base=10 if axis is not axes[1, 1] else 2)
-        axis.set_title(title, fontsize=9)
-        axis.set_xlabel(label, fontsize=9)
-        axis.tick_params(labelsize=8)
-    axes[0, 0].legend(frameon=False, fontsize=7)
-    axes[1, 1].legend(frameon=False, fontsize=7)
     return fig

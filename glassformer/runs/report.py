@@ -1,12 +1,9 @@
-"""What an experiment leaves behind: a page, a table and its numbers as Markdown, CSV and JSON, figures, and on which machine
+"""What an experiment leaves behind: a page and its numbers as Markdown and JSON, figures, and on which machine
 it was done, with what and when."""
 
 from __future__ import annotations
 
-import csv
-import io
 import platform
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,15 +30,6 @@ def device_name(device: torch.device) -> str:
     return f"CPU ({platform.machine()}), {threads} thread{'s' * (threads != 1)}"
 
 
-def commit() -> str | None:
-    """The commit of the checkout that this code is in; None outside one."""
-    try:
-        asked = ["git", "-C", str(Path(__file__).parents[2]), "rev-parse", "--short", "HEAD"]
-        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
 def made_with() -> dict[str, Any]:
     """The versions and the date, as every report's JSON has them."""
     return {"torch": torch.__version__, "glassformer": VERSION, "date": datetime.now(UTC).date().isoformat()}
@@ -57,24 +45,16 @@ def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, num
     return ["| " + " | ".join(columns) + " |", rule, *("| " + " | ".join(row) + " |" for row in rows)]
 
 
-def csv_text(rows: Iterable[Sequence[Any]]) -> str:
-    """Rows as CSV."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
-    return out.getvalue()
-
-
 def write_report(
     out: Path,
     name: str,
     numbers: Mapping[str, Any],
     page: str = "",
-    table: str = "",
     figures: Mapping[str, Any] | None = None,
 ) -> list[Path]:
-    """Leaves NAME.json in a folder, NAME.md and NAME.csv where there are any, and each figure as PNG and SVG under its name; only
+    """Leaves NAME.json in a folder, NAME.md where there is a page, and each figure as PNG and SVG under its name; only
     what this command made before is replaced."""
-    contents = {".md": page.encode(), ".csv": table.encode(), ".json": to_json(numbers)}
+    contents = {".md": page.encode(), ".json": to_json(numbers)}
     endings = [ending for ending, content in contents.items() if content]
     paths = OwnedFiles(out).claim(*(f"{name}{ending}" for ending in endings))
     for path, ending in zip(paths, endings, strict=True):

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +28,6 @@ from glassformer.screen import Progress
 
 R = TypeVar("R")
 KEPT = "trials.jsonl"
-PATIENCE = 0.05  # seconds between two looks at what else is asked for
 
 
 @dataclass(frozen=True)
@@ -97,26 +96,14 @@ def leave_with_parent() -> None:
     threading.Thread(target=wait_for_it, daemon=True).start()
 
 
-def fan_out(
-    pool: Executor, calls: Mapping[str, Callable[..., R]], *arguments: Any, meanwhile: Callable[[], None] | None = None
-) -> Iterator[tuple[str, R]]:
-    """The results of the calls with their keys, in order of completion; as many run at once as the pool has workers.
-    `meanwhile` is called again and again while they are at work."""
-    waiting = {pool.submit(call, *arguments): key for key, call in calls.items()}
-    while waiting:
-        done, _rest = wait(waiting, timeout=None if meanwhile is None else PATIENCE, return_when=FIRST_COMPLETED)
-        if meanwhile is not None:
-            meanwhile()
-        for future in done:
-            yield waiting.pop(future), future.result()
-
-
 def side_by_side(calls: Mapping[str, Callable[[int], R]], jobs: int) -> Iterator[tuple[str, R]]:
     """Runs the calls in worker processes, each told its share of the machine's threads."""
     threads = max(1, machine.cores() // jobs)
     pool = ProcessPoolExecutor(min(jobs, len(calls)), multiprocessing.get_context("spawn"), leave_with_parent)
     try:
-        yield from fan_out(pool, calls, threads)
+        futures = {pool.submit(call, threads): key for key, call in calls.items()}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
     finally:
         workers = list((pool._processes or {}).values())  # a pool that is shut down no longer knows them
         pool.shutdown(wait=False, cancel_futures=True)

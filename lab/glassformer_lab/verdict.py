@@ -135,8 +135,3 @@ def against_base(low: float, high: float, seeds: int, *, less_is_better: bool = 
     if seeds < 2 or low <= 0 <= high:
         return "unclear"
     return "better" if (low > 0) != less_is_better else "worse"
-
-
-def reaches_goal(value: float, goal: float, *, less_is_better: bool = False) -> bool:
-    """Whether a score is as good as a goal that was set for it."""
-    return value <= goal if less_is_better else value >= goal

@@ -10,11 +10,9 @@ Validation is cut to a few examples and every step is logged; all else is as the
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -29,15 +27,16 @@ from glassformer import runs
 from glassformer.config import Recipe
 from glassformer.errors import UserError
 from glassformer.language import _
-from glassformer.runs.checkpoint import Checkpoints, read_checkpoint
+from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.folder import RunFolder
+from glassformer.runs.runner import leave_with_parent
 from glassformer.runs.stop import handled_by
+from glassformer.screen import quietly, warn
 from glassformer.training.progress import StepReport
 
 EXAMPLES = 32  # decoded at a validation
 POSITION = ("epoch", "index")
 NOT_COMPARED = ("metrics_bytes", "seconds", "recipe", "run")  # times; the recipe is the same by construction
-CHILD = "import sys; from glassformer_lab.verify_resume import child; child(*sys.argv[1:])"
 
 
 @dataclass(frozen=True)
@@ -73,31 +72,19 @@ class KillAt:
         """Nothing."""
 
 
-def end_with_parent() -> None:
-    """A process that verifies holds the other end of this one's stdin: when it is gone, however it went, so is this one."""
-
-    def wait() -> None:
-        sys.stdin.buffer.read()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def child(recipe_file: str, folder: str, kill_at: str, resume: str) -> None:
-    """What the other processes run."""
-    end_with_parent()
-    callbacks = [KillAt(int(kill_at))] if kill_at else []
+def train_or_go_on(recipe: Recipe | None, folder: Path, kill_at: int | None) -> None:
+    """The work of the other processes: a training from the beginning, or without a recipe from the last checkpoint."""
+    leave_with_parent()
+    callbacks = [] if kill_at is None else [KillAt(kill_at)]
     try:
-        if resume:
-            runs.resume(Path(folder), callbacks=callbacks)
-        else:
-            recipe = Recipe.from_dict(json.loads(Path(recipe_file).read_text(encoding="utf-8")))
-            runs.train(recipe, Path(folder), callbacks=callbacks)
+        with quietly(True):
+            if recipe is None:
+                runs.resume(folder, callbacks=callbacks)
+            else:
+                runs.train(recipe, folder, callbacks=callbacks)
     except UserError as error:
-        print(f"glassformer: {error}", file=sys.stderr, flush=True)
-        os._exit(2)
-    sys.stderr.flush()
-    os._exit(0)  # past the thread that waits
+        warn(str(error))
+        raise SystemExit(2) from None
 
 
 def ending_in_order() -> AbstractContextManager[None]:
@@ -109,24 +96,17 @@ def ending_in_order() -> AbstractContextManager[None]:
     return handled_by(leave, (signal.SIGTERM, signal.SIGHUP))
 
 
-def in_a_fresh_process(recipe_file: Path, folder: Path, *, kill_at: int | None = None, resume: bool = False) -> None:
-    """A training in a process of its own, killed at a step or resumed."""
-    arguments = [str(recipe_file), str(folder), str(kill_at or ""), "yes" if resume else ""]
-    command = [sys.executable, "-c", CHILD, *arguments]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stderr is not None
-            said = process.stderr.read()
-            code = process.wait()
-        except BaseException:
-            process.kill()
-            raise
+def in_a_fresh_process(recipe: Recipe | None, folder: Path, *, kill_at: int | None = None) -> None:
+    """A training in a process of its own, killed at a step; without a recipe resumed."""
+    process = multiprocessing.get_context("spawn").Process(target=train_or_go_on, args=(recipe, folder, kill_at))
+    process.start()
+    try:
+        process.join()
+    finally:
+        process.kill()
     expected = 0 if kill_at is None else -signal.SIGKILL
-    if code != expected:
-        last = (said.strip().splitlines() or ["nothing was said"])[-1]
-        raise UserError("a training process ended with {code} and not with {expected}: {last}", code, expected, last)
+    if process.exitcode != expected:
+        raise UserError("a training process ended with {code} and not with {expected}", process.exitcode, expected)
 
 
 def with_steps(recipe: Recipe, steps: int) -> Recipe:
@@ -144,87 +124,70 @@ def with_steps(recipe: Recipe, steps: int) -> Recipe:
     return replace(recipe, train=train)
 
 
-def differing_bits(a: Tensor, b: Tensor) -> int:
-    """How many bits of two tensors differ."""
+def state_of(run: RunFolder) -> dict[str, dict[str, Any]]:
+    """Everything that moves in a training, by the rows of the table: the last checkpoint, and what the run left behind."""
+    step = run.latest_checkpoint()
+    if step is None:
+        raise UserError("{name} cannot be compared: it has no checkpoint", run.path)
+    tensors, state = read_checkpoint(run.checkpoints.path(step))
 
-    def raw(tensor: Tensor) -> np.ndarray:
-        return tensor.contiguous().flatten().view(torch.uint8).numpy()
+    def of(kind: str) -> dict[str, Tensor]:
+        return {name: tensor for name, tensor in tensors["training"].items() if name.startswith(f"{kind}/")}
 
-    return int(np.unpackbits(raw(a) ^ raw(b)).sum())
+    snapshots = {
+        f"{step}/{name}": tensor
+        for step in run.snapshots.steps()
+        for name, tensor in read_checkpoint(run.snapshots.path(step))[0]["model"].items()
+    }
+    return {
+        "parameters": tensors["model"],
+        "optimizer": of("optimizer"),
+        "moving average": of("ema"),
+        "snapshots": snapshots,
+        "random state": of("random"),
+        "progress": {key: value for key, value in state.items() if key not in (*NOT_COMPARED, *POSITION)},
+        "place in the data": {key: state[key] for key in POSITION},
+        "log, line by line": {
+            str(number): {key: value for key, value in record.items() if key != "clock"}
+            for number, record in enumerate(run.metrics())
+        },
+        "final weights": read_checkpoint(run.final)[0]["model"] if run.final.is_dir() else {},
+    }
 
 
-def compare_tensors(name: str, a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> ComparedPart:
-    """Two sets of tensors by name, bit by bit."""
+def raw_bytes(value: Any) -> np.ndarray:
+    """The bytes of a tensor, or those of a value's JSON."""
+    if isinstance(value, Tensor):
+        return value.contiguous().flatten().view(torch.uint8).numpy()
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def differing_bits(one: Any, other: Any) -> int:
+    """How many bits of two tensors, or of the JSON of two values, differ; what one of them alone has differs whole."""
+    a, b = raw_bytes(one), raw_bytes(other)
+    both = min(len(a), len(b))
+    return int(np.unpackbits(a[:both] ^ b[:both]).sum()) + 8 * abs(len(a) - len(b))
+
+
+def compare_part(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> ComparedPart:
+    """One row of the table: the same things of two runs by their names."""
     differences, bits = [], 0
     for key in sorted(a.keys() | b.keys()):
         one, other = a.get(key), b.get(key)
-        if one is None or other is None:
-            differences.append(Difference(key, "is in one of the two only"))
-        elif one.shape != other.shape or one.dtype != other.dtype:
-            differences.append(
-                Difference(key, f"is {one.dtype} {tuple(one.shape)} and {other.dtype} {tuple(other.shape)}")
-            )
-        elif here := differing_bits(one, other):
-            bits += here
-            furthest = float((one.double() - other.double()).abs().max())
-            differences.append(Difference(key, f"{here:,} bits; at most {furthest:.3g} apart"))
-    return ComparedPart(name, len(a.keys() | b.keys()), bits, differences)
-
-
-def compare_values(name: str, a: Mapping[str, Any], b: Mapping[str, Any]) -> ComparedPart:
-    """Things that are not tensors; a value that differs counts by the bits of its JSON."""
-    differences, bits = [], 0
-    for key in sorted(a.keys() | b.keys()):
-        one, other = (json.dumps(values.get(key)).encode() for values in (a, b))
-        if one != other:
-            width = max(len(one), len(other))
-            padded = [np.frombuffer(text.ljust(width), np.uint8) for text in (one, other)]
-            bits += int(np.unpackbits(padded[0] ^ padded[1]).sum())
-            differences.append(Difference(key, f"{one.decode()[:60]} and {other.decode()[:60]}"))
+        if not (apart := differing_bits(one, other)):
+            continue
+        bits += apart
+        told = f"{str(one)[:60]} and {str(other)[:60]}"
+        if isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape:
+            told = f"{apart:,} bits; at most {float((one.double() - other.double()).abs().max()):.3g} apart"
+        differences.append(Difference(key, told))
     return ComparedPart(name, len(a.keys() | b.keys()), bits, differences)
 
 
 def compare(one: RunFolder, other: RunFolder) -> list[ComparedPart]:
-    """Two runs that should be the same, at their last checkpoints and in what they left behind."""
-    steps = [run.latest_checkpoint() for run in (one, other)]
-    if None in steps:
-        raise UserError("{name} and {other} cannot be compared: one has no checkpoint", one.path, other.path)
-    (a, state_a), (b, state_b) = (
-        read_checkpoint(run.checkpoints.path(step or 0)) for run, step in zip((one, other), steps, strict=True)
-    )
-
-    def of(kind: str) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        found = [{n: t for n, t in c["training"].items() if n.startswith(f"{kind}/")} for c in (a, b)]
-        return found[0], found[1]
-
-    def progress(state: dict[str, Any]) -> dict[str, Any]:
-        return {k: v for k, v in state.items() if k not in (*NOT_COMPARED, *POSITION)}
-
-    def logged(run: RunFolder) -> dict[str, Any]:
-        return {str(i): {k: v for k, v in m.items() if k != "clock"} for i, m in enumerate(run.metrics())}
-
-    def in_snapshots(snapshots: Checkpoints) -> dict[str, Tensor]:
-        return {
-            f"{step}/{name}": tensor
-            for step in snapshots.steps()
-            for name, tensor in read_checkpoint(snapshots.path(step))[0]["model"].items()
-        }
-
-    parts = [compare_tensors("parameters", a["model"], b["model"]), compare_tensors("optimizer", *of("optimizer"))]
-    if of("ema")[0]:
-        parts.append(compare_tensors("moving average", *of("ema")))
-    if one.snapshots.steps():
-        parts.append(compare_tensors("snapshots", in_snapshots(one.snapshots), in_snapshots(other.snapshots)))
-    parts += [
-        compare_tensors("random state", *of("random")),
-        compare_values("progress", progress(state_a), progress(state_b)),
-        compare_values("place in the data", *({k: s[k] for k in POSITION} for s in (state_a, state_b))),
-        compare_values("log, line by line", logged(one), logged(other)),
-    ]
-    if one.final.is_dir() or other.final.is_dir():
-        finals = [read_checkpoint(run.final)[0]["model"] for run in (one, other)]
-        parts.append(compare_tensors("final weights", finals[0], finals[1]))
-    return parts
+    """Two runs that should be the same, part by part; a part that neither has is left out."""
+    a, b = state_of(one), state_of(other)
+    return [compare_part(name, a[name], b[name]) for name in a if a[name] or b[name]]
 
 
 def verify_resume(
@@ -233,15 +196,14 @@ def verify_resume(
     """Trains both ways in `folder`, in fresh processes, and compares."""
     if steps < 2:
         raise UserError("--steps must be at least 2: there has to be something to lose between a save and the kill")
-    recipe_file = folder / "recipe.json"
-    recipe_file.write_text(json.dumps(with_steps(recipe, steps).to_dict()), encoding="utf-8")
+    recipe = with_steps(recipe, steps)
     straight, resumed = folder / "straight", folder / "resumed"
     kill_at = steps + steps // 2
     say(_("training {steps} steps without a stop …", 2 * steps))
-    in_a_fresh_process(recipe_file, straight)
+    in_a_fresh_process(recipe, straight)
     say(_("training again, killed at step {kill_at} …", kill_at))
-    in_a_fresh_process(recipe_file, resumed, kill_at=kill_at)
+    in_a_fresh_process(recipe, resumed, kill_at=kill_at)
     saved = RunFolder.open(resumed).latest_checkpoint()
     say(_("going on from step {saved} in a third process …", saved))
-    in_a_fresh_process(recipe_file, resumed, resume=True)
+    in_a_fresh_process(None, resumed)
     return compare(RunFolder.open(straight), RunFolder.open(resumed))

@@ -159,7 +159,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert [row["name"] for row in found["layers"]] == [layer.name for layer in LAYERS]
     memory = {row["name"]: row["memory_in_n"]["value"] for row in found["layers"]}
     assert memory["attention alone, explicit"] > 1.7 > 1.2 > memory["attention alone, fused"]
-    assert {p.name for p in out.iterdir()} >= {"complexity.md", "complexity.csv", "complexity.png", "complexity.svg"}
+    assert {p.name for p in out.iterdir()} >= {"complexity.md", "complexity.png", "complexity.svg"}
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "x").write_text("x")
     refused = call("complexity", "--quick", "--out", "mine", cwd=tmp_path)

@@ -84,7 +84,6 @@ def test_a_recipe_that_learns_passes_and_one_that_does_not_fails(tmp_path: Path)
     told = json.loads(done.stdout)
     out = tmp_path / "runs" / "reproduce" / "shakespeare-char"
     assert told == json.loads((out / "shakespeare-char.json").read_text(encoding="utf-8"))
-    assert "about" in done.stderr and "of training, 2 times" in done.stderr and "measured here" in done.stderr
     scores = [run["score"] for run in told["runs"]]
     assert len(set(scores)) == 2, "two seeds are two runs"
     assert told["passed"] and told["median"] == statistics.median(scores) and told["mean"] == statistics.fmean(scores)
@@ -94,7 +93,7 @@ def test_a_recipe_that_learns_passes_and_one_that_does_not_fails(tmp_path: Path)
     )
     for run in told["runs"]:
         assert run["steps"] == 150 and 0.9 * 150 * 1024 < run["tokens"] <= 150 * 1024
-        assert run["tokens_per_second"] == pytest.approx(run["tokens"] / run["times"]["training"])
+        assert run["tokens_per_second"] == pytest.approx(run["tokens"] / run["training_seconds"])
         (estimate,) = run["others"].values()
         assert abs(estimate - run["score"]) < 0.05
         trained = RunFolder.open(tmp_path / run["folder"])
@@ -106,9 +105,7 @@ def test_a_recipe_that_learns_passes_and_one_that_does_not_fails(tmp_path: Path)
     # Broken off after the second training and before its score was kept: what is missing is made up for, nothing else.
     lines = (out / "trials.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (out / "trials.jsonl").write_text(lines[0] + lines[1][:99], encoding="utf-8")
-    done = call(
-        "reproduce", "shakespeare-char", "--data", data, "--seeds", 2, "--json", "--no-plan", *SHAKESPEARE, cwd=tmp_path
-    )
+    done = call("reproduce", "shakespeare-char", "--data", data, "--seeds", 2, "--json", *SHAKESPEARE, cwd=tmp_path)
     again = json.loads(done.stdout)
     assert [run["score"] for run in again["runs"]] == scores and again["runs"][0] == told["runs"][0]
     assert "nothing to go on with" in done.stderr and "step 150" in done.stderr
@@ -116,12 +113,12 @@ def test_a_recipe_that_learns_passes_and_one_that_does_not_fails(tmp_path: Path)
         "reproduce", "shakespeare-char", "--data", data, *SHAKESPEARE, "train.learning_rate=2e-3", cwd=tmp_path
     )
     assert "holds a run already, with other settings" in sentence(other)
-    broken = [*SHAKESPEARE, "train.learning_rate=1e-9", "--out", str(tmp_path / "broken"), "--no-plan"]
+    broken = [*SHAKESPEARE, "train.learning_rate=1e-9", "--out", str(tmp_path / "broken")]
     done = call("reproduce", "shakespeare-char", "--data", data, *broken, cwd=tmp_path)
     assert done.returncode == 1, done.stderr
-    assert "FAIL" in done.stdout and "PASS" not in done.stdout and "of training" not in done.stderr
+    assert "FAIL" in done.stdout and "PASS" not in done.stdout
     assert not json.loads((tmp_path / "broken" / "shakespeare-char.json").read_text(encoding="utf-8"))["passed"]
-    for part in ("1.4697", "≤ 1.4684", "nanoGPT", "training", "compilation", "evaluation", "target tokens/s", "median"):
+    for part in ("1.4697", "≤ 1.4684", "nanoGPT", "training", "target tokens/s", "median"):
         assert part in done.stdout, part
 
 
@@ -138,7 +135,7 @@ def test_translations_are_judged_and_shuffled_targets_fail(tmp_path: Path) -> No
     """The score is sacrebleu's own on what lies in the run's folder, untokenised. Broken variants: another tokenizer, hypothesis
     and reference exchanged, a detokeniser in between, the validation split scored."""
     data = write_multi30k(tmp_path / "data")
-    report = study.reproduce("multi30k-en-de", tmp_path / "out", data=data, seeds=1, overrides=MULTI30K, measure=False)
+    report = study.reproduce("multi30k-en-de", tmp_path / "out", data=data, seeds=1, overrides=MULTI30K)
     assert report.passed and report.median > 60, report.median
     folder = Path(report.outcomes[0].folder)
     written, wanted = (
@@ -148,10 +145,9 @@ def test_translations_are_judged_and_shuffled_targets_fail(tmp_path: Path) -> No
     own = sacrebleu.corpus_bleu(written, [wanted], tokenize="none", force=True).score
     assert report.outcomes[0].score == pytest.approx(own, abs=1e-9)
     assert "tok:none" in report.outcomes[0].signature and "tok:13a" not in report.outcomes[0].signature
-    assert report.in_time is None, "the time is asked for on an H200"
 
     shuffled = write_multi30k(tmp_path / "shuffled", shuffled=True)
-    settings = [*MULTI30K, "train.steps=150", "--out", str(tmp_path / "broken"), "--no-plan", "--seeds", "1"]
+    settings = [*MULTI30K, "train.steps=150", "--out", str(tmp_path / "broken"), "--seeds", "1"]
     done = call("reproduce", "multi30k-en-de", "--data", shuffled, *settings, cwd=tmp_path)
     assert done.returncode == 1 and "FAIL" in done.stdout, done.stderr
 
@@ -160,7 +156,7 @@ def test_translations_are_judged_and_shuffled_targets_fail(tmp_path: Path) -> No
 def test_a_recipe_is_held_against_the_plain_one_beside_it(tmp_path: Path) -> None:
     data = write_tatoeba(tmp_path / "data")
     changes = [*SMALL_PAIRS, "train.steps=60", "train.learning_rate=5e-3", "train.validate_every=60"]
-    report = study.reproduce("tatoeba-zh-en", tmp_path / "out", data=data, overrides=changes, measure=False)
+    report = study.reproduce("tatoeba-zh-en", tmp_path / "out", data=data, overrides=changes)
     assert [one.recipe for one in report.outcomes + report.beside] == ["tatoeba-zh-en", "tatoeba-zh-en-plain"]
     plain = report.beside[0].score
     assert report.goal == plain + 3 and report.passed == (report.median >= plain + 3)
@@ -175,7 +171,7 @@ def test_a_larger_model_is_no_fair_comparison() -> None:
     best, plain = (read_recipe(name, ["model.vocab_size=70"]) for name in (what.name, "shakespeare-char"))
     counted = [costs(one.model).parameters for one in (best, plain)]
     assert counted[0] <= counted[1]
-    done = Outcome("x", 1, "x", 1.0, "", {}, {}, 1, 1, counted[0])
+    done = Outcome("x", 1, "x", 1.0, "", {}, 1.0, 1, 1, counted[0])
     assert size_problem(what, [done], best) == ""
     assert f"{counted[1]:,}" in size_problem(what, [replace(done, parameters=counted[1] + 1)], best)
     assert size_problem(study.reproduction("shakespeare-char"), [replace(done, parameters=10**9)], plain) == ""

@@ -236,9 +236,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"new/whole": b"whole"}
 
 
-@pytest.mark.parametrize(
-    "command", ["study residuals --quick", "sweep copy --vary model.n_head=1,2", "reproduce copy --no-plan"]
-)
+@pytest.mark.parametrize("command", ["study residuals --quick", "sweep copy --vary model.n_head=1,2", "reproduce copy"])
 def test_one_study_at_a_time_works_in_a_folder(command: str, tmp_path: Path) -> None:
     """The second is refused in a sentence, and a kill frees the folder. Broken: both train, and one's files are the other's."""
     place = tmp_path / "quick" if command.startswith("study") else tmp_path

@@ -41,7 +41,7 @@ class Part:
         return verdict_told(self.conditions)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The part as a JSON-serialisable dict."""
         return {
             "says": in_both(self.says) if self.says else {},
             "verdict": self.verdict,
@@ -64,7 +64,7 @@ class Judgement:
         return {language: "; ".join(one[language] for one in each) for language in ("en", "zh")}
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The judgement as a JSON-serialisable dict."""
         return {
             "verdict": self.told(),
             "parts": [part.to_dict() for part in self.parts],

@@ -13,7 +13,7 @@ from glassformer import machine
 from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.owned import OwnedFiles
-from glassformer.language import _, in_both, language
+from glassformer.language import _, in_both
 from glassformer.runs.report import made_with, markdown_table, write_report
 from glassformer.runs.runner import KEPT, Kept, TrialCall, run_trials
 from glassformer_lab.claims.claim import Budget, Claim, Results
@@ -31,20 +31,9 @@ class ClaimReport:
     folder: Path
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The report as a JSON-serialisable dict."""
         claim = {"name": self.claim.name, "claim": in_both(_(self.claim.claim)), "said_by": self.claim.said_by}
         return {**claim, "version": self.claim.version, **self.finding.to_dict(), **self.facts}
-
-
-def read_verdict(folder: Path, name: str) -> str:
-    """The verdict that an earlier time left there; empty where there is none."""
-    path = folder / f"{name}.json"
-    try:
-        found = structured.read(path, dict[str, Any]) if path.is_file() else {}
-    except (OSError, UserError):
-        return ""
-    said = found.get("verdict", "")
-    return str(said.get(language(), "")) if isinstance(said, dict) else ""
 
 
 def measured() -> dict[str, dict[str, Any]]:

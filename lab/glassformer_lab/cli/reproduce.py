@@ -19,7 +19,6 @@ def reproduce(
     out: Path | None = None,
     as_json: bool = False,
     overwrite: bool = False,
-    measure: bool = True,
 ) -> None:
     """Train a recipe, score it by the published metric, and say PASS or FAIL.
 
@@ -32,7 +31,6 @@ def reproduce(
     seeds: So many runs, each with another seed.
     out: Where runs and results go; runs/reproduce/NAME by default.
     overwrite: Throw away runs that are there.
-    measure (--plan/--no-plan): Say how long it will take, by the first steps.
     """
     if name is None:
         show_list(as_json)
@@ -51,7 +49,6 @@ def reproduce(
             seeds=seeds,
             overrides=overrides or [],
             overwrite=overwrite,
-            measure=measure,
         )
     except runs.Stopped:
         warn(_("stopped; nothing was judged"))
@@ -78,8 +75,8 @@ def show_list(as_json: bool) -> None:
         published = "—" if one.published is None else f"{one.published:g}"
         goal = one.goal_text if one.goal is not None else f"plain + {one.margin:g}"
         what = _(one.what)
-        if one.within is not None:
-            what = _("{what}; training within {time}", what, one.time_text)
+        if one.time:
+            what = _("{what}; training within {time}", what, _(one.time))
         table.add_row(one.name, one.metric, published, goal, localized(what))
     console = table_console()
     console.print(table)

@@ -50,7 +50,7 @@ def study(
     if quick and full:
         raise ConfigError("--quick and --full contradict each other; leave one out")
     if not names and not everything:
-        show_list(out or OUT, as_json)
+        show_list(as_json)
         return
     if names and everything:
         raise ConfigError("--all is every study; leave out the names, or leave out --all")
@@ -83,27 +83,24 @@ def study(
         raise typer.Exit(STOPPED) from None
 
 
-def show_list(out: Path, as_json: bool) -> None:
-    """Every study, with its verdict where it has been carried out."""
+def show_list(as_json: bool) -> None:
+    """Every study, with its verdict where it was measured for the documents."""
     from glassformer_lab.claims.claim import all_claims
-    from glassformer_lab.claims.report import measured, read_verdict
+    from glassformer_lab.claims.report import measured
 
-    ours = measured()
+    verdicts = measured()
     rows: list[dict[str, Any]] = []
-    for one in all_claims():
-        verdict = next((v for e in ("full", "default", "quick") if (v := read_verdict(out / e, one.name))), "")
-        found = {"name": one.name, "claim": localized(one.claim), "minutes": one.minutes}
-        rows.append(found | {"verdict": verdict, "measured": ours.get(one.name, {})})
+    for claim in all_claims():
+        facts = {"name": claim.name, "claim": localized(claim.claim), "minutes": claim.minutes}
+        rows.append(facts | {"measured": verdicts.get(claim.name, {})})
     if as_json:
         print(json.dumps(rows, ensure_ascii=False))
         return
-    here = [(_("found here"), FIXED)] if any(row["verdict"] for row in rows) else []
-    fixed = (_("study"), FIXED), (_("min"), FIXED | RIGHT), (_("our verdict"), FIXED), *here
-    table = make_table((*fixed, (_("claim"), FOLD)), **BARE)
+    columns = (_("study"), FIXED), (_("min"), FIXED | RIGHT), (_("our verdict"), FIXED), (_("claim"), FOLD)
+    table = make_table(columns, **BARE)
     for row in rows:
-        verdicts = row["measured"].get("verdict", {}).get(language(), "–"), row["verdict"] or "–"
-        lines = (verdict.replace("; ", "\n").replace("；", "\n") for verdict in verdicts[: 1 + len(here)])
-        table.add_row(row["name"], str(row["minutes"]), *lines, row["claim"])
+        verdict = row["measured"].get("verdict", {}).get(language(), "–")
+        table.add_row(row["name"], str(row["minutes"]), verdict.replace("; ", "\n").replace("；", "\n"), row["claim"])
     table_console().print(table)
 
 

@@ -28,7 +28,6 @@ def sweep(
     jobs: int | None = None,
     cross: bool = False,
     quick: bool = False,
-    only_plan: bool = False,
     as_json: bool = False,
 ) -> None:
     """Change one thing at a time and see what it is worth: [bold]glassformer sweep dates --vary model.n_head=1,2,8[/].
@@ -47,7 +46,6 @@ def sweep(
     jobs: Trials at a time; on a CPU one a core, on CUDA one.
     cross: Every combination, not one thing at a time.
     quick: A few steps of one seed: does it run?
-    only_plan (--plan): Say what it would cost, and no more.
     """
     from glassformer import runs
     from glassformer_lab.sweep import sweep as study
@@ -57,31 +55,21 @@ def sweep(
         return
     asked = study.make_sweep(recipe, vary or [], overrides or [], seeds=seeds, cross=cross, quick=quick)
     folder = out or Path("runs") / "sweep" / (Path(recipe).stem + ("-quick" if quick else ""))
-    command = as_typed(recipe, overrides or [], vary or [], seeds, cross=cross, quick=quick)
+    words = [recipe, *(overrides or []), *(word for setting in vary or [] for word in ("--vary", setting))]
+    words += [] if seeds is None else ["--seeds", str(seeds)]
+    command = shlex.join(["glassformer", "sweep", *words, *["--cross"] * cross, *["--quick"] * quick])
     try:
         with writing(folder):
-            found = study.sweep(asked, folder, command=command, jobs=jobs, only_plan=only_plan)
+            found = study.sweep(asked, folder, command=command, jobs=jobs)
     except runs.Stopped:
         more = f" --out {shlex.quote(str(out))}" if out is not None else ""
         warn(_("stopped; go on with: {command}{more}", command, more))
         raise SystemExit(runs.STOPPED) from None
-    if isinstance(found, study.Cost):
-        print(json.dumps(vars(found)) if as_json else found.sentence())
-        return
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         show(found, folder)
     raise SystemExit(1 if found.failed else 0)
-
-
-def as_typed(recipe: str, overrides: list[str], vary: list[str], seeds: int | None, *, cross: bool, quick: bool) -> str:
-    """The command that does the same again."""
-    words = ["glassformer", "sweep", recipe, *overrides]
-    for one in vary:
-        words += ["--vary", one]
-    words += ["--seeds", str(seeds)] if seeds is not None else []
-    return shlex.join([*words, *["--cross"] * cross, *["--quick"] * quick])
 
 
 def show_list(as_json: bool) -> None:
@@ -105,11 +93,7 @@ def show(report: SweepReport, folder: Path) -> None:
 
     heads = columns(report.metric)
     table = make_table([(heads[number], options) for number, options in SHOWN.items()], title=report.about)
-    before = report.rows[0].variant.group
     for row in report.rows:
-        if row.variant.group != before:
-            table.add_section()
-            before = row.variant.group
         found = cells(row, report.metric)
         table.add_row(*(found[number] for number in SHOWN))
     console = table_console()

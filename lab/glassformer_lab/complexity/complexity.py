@@ -1,18 +1,18 @@
 """The paper's Table 1, measured from beginning to end: every layer with its exponents beside what is said of it; as Markdown,
-CSV, JSON and one figure."""
+JSON and one figure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from glassformer import plots
-from glassformer.runs.report import csv_text, device_name, made_with, markdown_table, write_report
+from glassformer.plots.panels import Line, LinePanel, panels
+from glassformer.runs.report import device_name, made_with, markdown_table, write_report
 from glassformer_lab.complexity import measure
 from glassformer_lab.complexity.layers import HEAD_SIZE, LAYERS, WINDOW, LayerKind
 from glassformer_lab.complexity.measure import KINDS, SMALL_WINDOW, Exponent, Point, Reach, fit_exponent
@@ -63,12 +63,11 @@ class LayerMeasurements:
     @property
     def exponents(self) -> dict[str, Exponent]:
         """time_in_n, time_in_d, memory_in_n and memory_in_d."""
-        n, d = [float(p.length) for p in self.over_length], [float(p.width) for p in self.over_width]
+        sides = (("n", "length", self.over_length), ("d", "width", self.over_width))
         return {
-            "time_in_n": fit_exponent(n, [p.seconds for p in self.over_length]),
-            "time_in_d": fit_exponent(d, [p.seconds for p in self.over_width]),
-            "memory_in_n": fit_exponent(n, [float(p.bytes) for p in self.over_length]),
-            "memory_in_d": fit_exponent(d, [float(p.bytes) for p in self.over_width]),
+            f"{name}_in_{side}": fit_exponent([getattr(p, size) for p in points], [getattr(p, value) for p in points])
+            for name, value in (("time", "seconds"), ("memory", "bytes"))
+            for side, size, points in sides
         }
 
 
@@ -182,36 +181,36 @@ def markdown(report: ComplexityReport) -> str:
     return "\n".join(lines)
 
 
-def as_csv(rows: Sequence[LayerMeasurements]) -> str:
-    """Every measurement in a line of its own."""
-    lines: list[list[Any]] = [["layer", "over", "length", "width", "seconds", "bytes"]]
-    for row in rows:
-        for over, points in (("length", row.over_length), ("width", row.over_width)):
-            lines += [[p.layer, over, p.length, p.width, p.seconds, p.bytes] for p in points]
-    return csv_text(lines)
-
-
 def draw(report: ComplexityReport) -> Any:
-    """Time over n and d, memory over n, and reach over layers, in one figure."""
+    """Time over n and d, memory over n, and reach over layers, on logarithmic scales: a power is a straight line there, and its
+    exponent the slope."""
 
-    def lines(points: str, *axes: str) -> dict[str, Any]:
+    def lines(points: str, *axes: str) -> dict[str, Line]:
         return {
-            row.layer.name: tuple([getattr(p, axis) for p in getattr(row, points)] for axis in axes)
+            row.layer.name: (
+                [getattr(p, axes[0]) for p in getattr(row, points)],
+                [[getattr(p, axes[1]) for p in getattr(row, points)]],
+            )
             for row in report.rows
         }
 
     named = {row.layer.kind: row.layer.name for row in report.rows}
-    reach = {named[kind]: ([r.layers for r in own], [r.distance for r in own]) for kind, own in report.reach.items()}
-    return plots.cost_curves(
-        lines("over_length", "length", "seconds"),
-        lines("over_width", "width", "seconds"),
-        lines("over_length", "length", "bytes"),
-        reach,
-        f"tokens back that the gradient reaches (here the window is {SMALL_WINDOW})",
+    reach: dict[str, Line] = {
+        named[kind]: ([r.layers for r in own], [[r.distance for r in own]]) for kind, own in report.reach.items()
+    }
+    time, back = (
+        "time of a forward and a backward pass (s)",
+        f"tokens back that the gradient reaches (window {SMALL_WINDOW})",
     )
+    parts = [
+        LinePanel("time over length", "length n", time, lines("over_length", "length", "seconds"), "xy"),
+        LinePanel("time over width", "width d", time, lines("over_width", "width", "seconds"), "xy"),
+        LinePanel("memory over length", "length n", "memory (bytes)", lines("over_length", "length", "bytes"), "xy"),
+        LinePanel("reach over layers", "layers", back, reach, "xy"),
+    ]
+    return panels(parts, across=2)
 
 
 def write(report: ComplexityReport, out: Path) -> list[Path]:
     """Everything into the folder; the files."""
-    figures = {"complexity": draw(report)}
-    return write_report(out, "complexity", report.to_dict(), markdown(report), as_csv(report.rows), figures)
+    return write_report(out, "complexity", report.to_dict(), markdown(report), {"complexity": draw(report)})

@@ -169,11 +169,10 @@ def fit_exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent:
         raise ValueError("an exponent is fitted to three sizes at least and to values above zero")
     kept, measured = asymptotic(sizes, values)
     x, y = np.log(kept), np.log(measured)
-    centred = x - x.mean()
-    slope = float((centred * y).sum() / (centred**2).sum())
-    stray = y - y.mean() - slope * centred
-    free = max(1, len(x) - 2)
-    return Exponent(round(slope, 12), float(np.sqrt((stray**2).sum() / free / (centred**2).sum())), len(x))
+    (slope, start), unscaled = np.polyfit(x, y, 1, cov="unscaled")
+    stray = y - start - slope * x
+    error = math.sqrt(float((stray**2).sum()) / max(1, len(x) - 2) * unscaled[0, 0])
+    return Exponent(round(float(slope), 12), error, len(x))
 
 
 # ---- sequential operations

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from glassformer import runs
 from glassformer.config import read_recipe
 from glassformer.errors import ConfigError
 from glassformer.files.owned import LIST, OwnedFiles, require_new_or_empty
@@ -21,11 +20,12 @@ from glassformer.language import _, localized
 from glassformer.models import build_model
 from glassformer.plots.panels import LinePanel, panels
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.report import csv_text, made_with, markdown_table, processor, write_report
+from glassformer.runs.report import made_with, markdown_table, processor, write_report
 from glassformer.runs.runner import KEPT, TrialCall, run_trials
 from glassformer.screen import quietly
 from glassformer_lab.audit import audit, find_subject
 from glassformer_lab.museum.planting import plant, planting
+from glassformer_lab.trial import train_or_resume
 
 RECIPE = "sort"
 SETTINGS = (
@@ -64,11 +64,9 @@ def train_one(folder: str, settings: Sequence[str], *, mistake: str) -> dict[str
     recipe, out = read_recipe(RECIPE, settings), Path(folder) / "trials" / mistake
     if recipe.train.r_drop:
         raise ConfigError("train.r_drop has a loss of its own, which a planted mistake does not reach; leave it out")
-    out.parent.mkdir(exist_ok=True)
-    build = None if mistake == RIGHT else planting(mistake)
     with quietly(True):
-        runs.resume(out, recipe, build=build) if RunFolder.is_run(out) else runs.train(recipe, out, build=build)
-    return [record for record in RunFolder.open(out).metrics() if "val_loss" in record][-1]
+        run = train_or_resume(recipe, out, build=None if mistake == RIGHT else planting(mistake))
+    return [record for record in run.metrics() if "val_loss" in record][-1]
 
 
 def look_at(run: RunFolder, mistake: str) -> Exhibit:
@@ -114,7 +112,7 @@ def cells(one: Exhibit) -> list[str]:
 
 
 def write(exhibits: Sequence[Exhibit], out: Path, command: str) -> list[Path]:
-    """museum.md, .csv and .json, and the figure: each curve beside that of the right one."""
+    """museum.md and .json, and the figure: each curve beside that of the right one."""
     facts = {"command": command, "machine": processor(), **made_with()}
     rows = [cells(one) for one in exhibits]
     lines = [f"# {localized(_('A museum of mistakes'))}", "", f"    {command}", ""]
@@ -132,5 +130,4 @@ def write(exhibits: Sequence[Exhibit], out: Path, command: str) -> list[Path]:
         for one in exhibits[1:]
     ]
     numbers = {**facts, "exhibits": [asdict(one) for one in exhibits]}
-    table = csv_text([list(HEADS), *rows])
-    return write_report(out, "museum", numbers, "\n".join(lines), table, {"museum": panels(parts, 4)} if parts else {})
+    return write_report(out, "museum", numbers, "\n".join(lines), {"museum": panels(parts, 4)} if parts else {})

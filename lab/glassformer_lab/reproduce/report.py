@@ -1,5 +1,5 @@
 """A run and its score, and the report on some of them. Passing is a matter of the score. The time a goal names belongs to a
-certain machine, so it is told beside it."""
+certain machine, so it is only told beside what was measured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Outcome:
     score: float
     signature: str
     others: dict[str, float]
-    times: dict[str, float]  # seconds of preparation, compilation, training, validation, saving and scoring
+    training_seconds: float  # of the steps alone
     steps: int
     tokens: int  # target tokens learned from
     parameters: int
@@ -29,7 +29,7 @@ class Outcome:
     @property
     def tokens_per_second(self) -> float:
         """Target tokens learned from in a second of training."""
-        return self.tokens / self.times["training"] if self.times["training"] > 0 else 0.0
+        return self.tokens / self.training_seconds if self.training_seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """The outcome as a JSON-serialisable dict."""
@@ -60,7 +60,6 @@ class ReproductionReport:
     passed: bool
     too_large: str  # empty, or why the model is not allowed
     device: str
-    expected_s: float | None  # seconds of training a run, told after its first steps
     facts: dict[str, Any]
 
     @property
@@ -74,13 +73,6 @@ class ReproductionReport:
         return statistics.median(self.scores)
 
     @property
-    def in_time(self) -> bool | None:
-        """Whether training took no longer than the goal says; None where this is another machine, or it says nothing."""
-        if self.what.within is None or self.what.where not in self.device:
-            return None
-        return middle(self.outcomes, lambda outcome: outcome.times["training"]) <= self.what.within
-
-    @property
     def goal_text(self) -> str:
         """The goal in words, with its number where it follows from others."""
         return self.what.goal_text + ("" if self.what.goal is not None else f" = {self.goal:.4f}")
@@ -92,15 +84,11 @@ class ReproductionReport:
             "goal": self.goal,
             "passed": self.passed,
             "too_large": self.too_large or None,
-            "in_time": self.in_time,
             "mean": statistics.fmean(self.scores),
             "median": self.median,
-            "lowest": min(self.scores),
-            "highest": max(self.scores),
             "deviation": statistics.stdev(self.scores) if len(self.scores) > 1 else None,
             "runs": [outcome.to_dict() for outcome in self.outcomes],
             "runs_beside": [outcome.to_dict() for outcome in self.beside],
-            "expected_training_s": self.expected_s,
             "device": self.device,
             **self.facts,
         }
@@ -108,7 +96,7 @@ class ReproductionReport:
     def rows(self) -> list[tuple[str, str]]:
         """The report, a title and a sentence each."""
         what, first = self.what, self.outcomes[0]
-        seconds = {name: middle(self.outcomes, lambda outcome, name=name: outcome.times[name]) for name in first.times}  # type: ignore[misc]
+        seconds = middle(self.outcomes, lambda outcome: outcome.training_seconds)
         published = "none" if what.published is None else f"{what.published:g}"
         rows = [
             ("published", f"{published} ({what.source})"),
@@ -121,18 +109,12 @@ class ReproductionReport:
         if self.beside:
             others = [outcome.score for outcome in self.beside]
             rows.append((str(what.beside), f"median {statistics.median(others):.4f}{spread(others)}"))
-        reached = {None: ", which this is not", True: ": reached", False: ": not reached"}[self.in_time]
-        goal = "" if what.within is None else f"; goal {what.time_text}{reached}"
-        scoring = f"{seconds['validation']:.2f} s of validation, {seconds['scoring']:.2f} s of scoring"
+        goal = f"; goal {what.time}" if what.time else ""
         speed = middle(self.outcomes, lambda outcome: outcome.tokens_per_second)
         return [
             *rows,
             ("parameters", f"{first.parameters:,}"),
-            ("training", f"{seconds['training']:.2f} s, {first.steps:,} steps{goal}"),
-            ("compilation", f"{seconds['compilation']:.2f} s, start-up included"),
-            ("evaluation", scoring),
-            ("saving", f"{seconds['saving']:.2f} s, checkpoints written and synced"),
-            ("preparation", f"{seconds['preparation']:.2f} s, tokenizer and token files"),
+            ("training", f"{seconds:.2f} s, {first.steps:,} steps{goal}"),
             ("speed", f"{speed:,.0f} target tokens/s"),
             ("device", f"{self.device}, torch {self.facts['torch']}"),
             ("runs", ", ".join(outcome.folder for outcome in [*self.outcomes, *self.beside])),

@@ -14,7 +14,6 @@ from typing import Literal
 from glassformer.config import not_among
 from glassformer.errors import UserError
 from glassformer.files import structured
-from glassformer.language import _
 
 Metric = Literal["bleu-none", "bleu-13a", "bleu-zh", "exact-match", "bracket-f1", "loss"]
 
@@ -33,8 +32,7 @@ class Reproduction:
     margin: float = 0.0
     collection: str | None = None  # of `glassformer data get`; None: built in
     seeds: int = 1  # the median over so many, where nothing else is said
-    within: float | None = None  # seconds of training ...
-    where: str = ""  # ... on this machine
+    time: str = ""  # what training should take, and on which machine
     no_larger_than: str | None = None  # a recipe whose number of parameters is the most
 
     @property
@@ -53,22 +51,9 @@ class Reproduction:
         sign = "≤" if self.lower_is_better else "≥"
         return f"{sign} {self.goal:g}" if self.goal is not None else f"{sign} {self.beside} + {self.margin:g}"
 
-    @property
-    def time_text(self) -> str:
-        """Empty where no time is asked for."""
-        if self.within is None:
-            return ""
-        return (
-            _("{within:g} s on two CPU cores", self.within)
-            if self.where == "CPU"
-            else _("{within:g} s on an {where}", self.within, self.where)
-        )
-
     def reached(self, value: float, goal: float) -> bool:
         """Whether a value is as good as the goal."""
-        from glassformer_lab.verdict import reaches_goal  # which needs numpy, and a list of what there is does not
-
-        return reaches_goal(value, goal, less_is_better=self.lower_is_better)
+        return value <= goal if self.lower_is_better else value >= goal
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The result of an ablation as Markdown, CSV, JSON and two pictures."""
+"""The result of an ablation as Markdown, JSON and a picture."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer import plots
+from glassformer.plots.panels import Line, LinePanel, panels
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.report import csv_text, markdown_table, write_report
+from glassformer.runs.report import markdown_table, write_report
 from glassformer_lab.sweep.scores import VariantRow
-
-LAYER = "grad_norm/"
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class SweepReport:
         return {row.variant.name: row.failed for row in self.rows if row.failed}
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The report as a JSON-serialisable dict."""
         return {
             "name": self.name,
             "about": self.about,
@@ -98,70 +96,41 @@ def markdown(report: SweepReport) -> str:
     lines += ["", *(f"- {note}" for note in facts["notes"]), ""]
     for name, failed in report.failed.items():
         lines += [f"- {name}, seed {seed}, did not get to its end: {why}" for seed, why in failed.items()]
-    lines += ["", "![curves](curves.svg)", "", "![gradient norm of every layer](gradients.svg)", ""]
+    lines += ["", "![curves](curves.svg)", ""]
     lines += [f"{facts['machine']}, torch {facts['torch']}, glassformer {facts['glassformer']}, {facts['date']}.", ""]
     return "\n".join(lines)
 
 
-def as_csv(report: SweepReport) -> str:
-    """A line for each variant, every score with mean and spread, and its test against the base."""
-    sizes = ("parameters", "forward_flops", "steps", "target_tokens", "seconds")
-    of_scores = ("mean", "spread", "difference", "low", "high", "p")
-    scores = (f"{name}_{part}" for name in report.names for part in of_scores)
-    lines = [["variant", "group", "settings", "seeds", *sizes, *scores, "failed"]]
-    for row in report.rows:
-        found = row.to_dict(report.names)
-        line = [found["name"], found["group"], " ".join(found["settings"]), len(found["seeds"])]
-        line += [found[key] for key in sizes]
-        for name in report.names:
-            score, test = found["scores"].get(name, {}), row.tests.get(name)
-            change = test.difference if test is not None else None
-            line += [score.get("mean"), score.get("spread")]
-            line += [change and change.value, change and change.low, change and change.high, test and test.p]
-        lines.append(["" if value is None else value for value in [*line, len(row.failed)]])
-    return csv_text(lines)
+def curve_of(folder: Path, key: str) -> list[tuple[int, float]]:
+    """A number of a run's log with the steps at which it was logged."""
+    records = RunFolder(folder).metrics() if RunFolder.is_run(folder) else []
+    return [(record["step"], float(record[key])) for record in records if key in record]
 
 
-def collect(folders: Sequence[Path], key: str) -> dict[int, list[float]]:
-    """A number of metrics.jsonl by step, over the seeds."""
-    found: dict[int, list[float]] = {}
-    for folder in folders:
-        for line in RunFolder(folder).metrics() if RunFolder.is_run(folder) else []:
-            if key in line:
-                found.setdefault(line["step"], []).append(float(line[key]))
-    return found
-
-
-def layers_in(folder: Path) -> list[str]:
-    """The layers whose gradient norms a run has logged, in order."""
-    lines = RunFolder(folder).metrics() if RunFolder.is_run(folder) else []
-    return list(dict.fromkeys(key for line in lines for key in line if key.startswith(LAYER)))
+def line_of(folders: Sequence[Path], key: str) -> Line | None:
+    """A number over training, for each seed; as far as all of them have it."""
+    curves = [curve for folder in folders if (curve := curve_of(folder, key))]
+    if not curves:
+        return None
+    length = min(map(len, curves))
+    steps = [step for step, _value in curves[0][:length]]
+    return steps, [[value for _step, value in curve[:length]] for curve in curves]
 
 
 def draw(report: SweepReport) -> dict[str, Any]:
-    """The figures: curves and gradients."""
+    """The figure `curves`, a row of panels for each group: the loss in training, and the score of the validations, beside
+    the base. None where nothing was logged."""
     base, *others = report.rows
-
-    def points(key: str, rows: Sequence[VariantRow]) -> dict[str, dict[int, list[float]]]:
-        return {row.variant.name: collect(report.folders[row.variant.name], key) for row in rows}
-
-    groups = list(dict.fromkeys(row.variant.group for row in others))
-    panels = []
-    for group in groups:
-        rows = [base, *(row for row in others if row.variant.group == group)]
-        score = f"val_{report.metric}"
-        panels.append(plots.CurvePanel(group, points("loss", rows), points(score, rows), report.metric))
-    norms = {
-        row.variant.name: {
-            key.removeprefix(LAYER): collect(folders, key)
-            for key in dict.fromkeys(key for folder in folders for key in layers_in(folder))
-        }
-        for row in report.rows
-        if (folders := report.folders[row.variant.name])
-    }
-    return {"curves": plots.ablation_curves(panels), "gradients": plots.layer_gradients(norms)}
+    score = f"{report.metric.replace('_', ' ')} on val"
+    parts = []
+    for group in dict.fromkeys(row.variant.group for row in others):
+        names = [row.variant.name for row in (base, *others) if row is base or row.variant.group == group]
+        for key, up in (("loss", "training loss (nats)"), (f"val_{report.metric}", score)):
+            lines = {name: line for name in names if (line := line_of(report.folders[name], key)) is not None}
+            parts += [LinePanel(group, "step", up, lines)] if lines else []
+    return {"curves": panels(parts, across=2)} if parts else {}
 
 
 def write(report: SweepReport, out: Path) -> list[Path]:
     """Everything into the folder; the files."""
-    return write_report(out, "ablation", report.to_dict(), markdown(report), as_csv(report), draw(report))
+    return write_report(out, "ablation", report.to_dict(), markdown(report), draw(report))

@@ -2,23 +2,20 @@
 the rows of a sweep: mean and spread over seeds, and whether a difference to the base is more than luck
 (evaluation/significance.py). With one seed the luck of training cannot be told, and nothing is called better or worse.
 
-Texts are written greedily and losses are teacher-forced, as in `glassformer compare`. The numbers of a trial are kept in a
-file, so that an ablation that is gone on with does not score again.
+Texts are written greedily and losses are teacher-forced, as in `glassformer compare`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from glassformer.api import load
 from glassformer.data.report import DataReport
@@ -26,11 +23,10 @@ from glassformer.evaluation.examples import COMBINE, example_statistics, held_ou
 from glassformer.evaluation.generated import metric_of
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER
 from glassformer.evaluation.significance import Paired, Statistics, seeds_and_examples
-from glassformer.files import structured
-from glassformer.files.durable import to_json, write_atomically
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 from glassformer_lab.sweep.variants import Variant
+from glassformer_lab.trial import training_facts
 from glassformer_lab.verdict import against_base
 
 
@@ -40,15 +36,14 @@ class TrialScores:
 
     split: str
     examples: str  # a fingerprint: equal where the examples are
-    tokens: str  # the same for how they are cut: losses a token are comparable only then
+    cut: str  # the same for how they are cut into tokens: losses a token are comparable only then
     metric: str  # the score the recipe goes by
     statistics: dict[str, list[list[float]]]
     parameters: int
     forward_flops: int
     steps: int
-    target_tokens: int
-    seconds: float  # of training, validation included
-    of: str = ""  # which weights
+    tokens: int  # target tokens learned from
+    training_seconds: float  # of the steps alone
 
     def table(self, name: str) -> Statistics:
         """The numbers of every example for a score."""
@@ -62,25 +57,6 @@ class TrialScores:
 def fingerprint(value: Any) -> str:
     """A short hash of a value's JSON: equal values have equal ones."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def training_facts(run: RunFolder) -> dict[str, Any]:
-    """What the training took, from what the run keeps."""
-    lines = run.metrics()
-    clock, before = 0.0, 0.0
-    for line in lines:  # the clock begins anew where a run was gone on with
-        now = float(line.get("clock", 0.0))
-        clock += now - before if now >= before else now
-        before = now
-    logged = [line for line in lines if "loss" in line]
-    shape = costs(run.recipe.model)
-    return {
-        "parameters": shape.parameters,
-        "forward_flops": shape.forward_flops,
-        "steps": run.finished() or 0,
-        "target_tokens": int(logged[-1]["tokens"]) if logged else 0,
-        "seconds": clock,
-    }
 
 
 def score_trial(folder: Path, limit: int, device: str = "auto") -> TrialScores:
@@ -98,41 +74,18 @@ def score_trial(folder: Path, limit: int, device: str = "auto") -> TrialScores:
     return TrialScores(
         split=split,
         examples=fingerprint(shown),
-        tokens=fingerprint([tokenizers, run.recipe.data.prompt_answer]),
+        cut=fingerprint([tokenizers, run.recipe.data.prompt_answer]),
         metric=metric if metric in statistics else next(iter(statistics)),
         statistics=statistics,
+        forward_flops=costs(run.recipe.model).forward_flops,
         **training_facts(run),
     )
-
-
-def weights_of(run: Path, limit: int) -> str:
-    """What a trial's scores belong to: its final weights and a number of examples."""
-    seal = run / "final" / "SEAL"
-    return fingerprint([seal.read_text(encoding="utf-8") if seal.exists() else "", limit])
-
-
-def score_and_keep(path: Path, folder: Path, limit: int, device: str, threads: int | None = None) -> TrialScores:
-    """Scores a run and keeps the scores in a file, with which weights they are of, so that they need not be taken again."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-    scores = replace(score_trial(folder, limit, device), of=weights_of(folder, limit))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, to_json(asdict(scores)))
-    return scores
-
-
-def kept_scores(path: Path, run: Path, limit: int) -> TrialScores | None:
-    """What was scored before, if it was of these very weights and of as many examples."""
-    with contextlib.suppress(OSError, structured.Unreadable):
-        found: TrialScores = structured.read(path, TrialScores)
-        return found if found.of == weights_of(run, limit) else None
-    return None
 
 
 def paired(base: Sequence[TrialScores], other: Sequence[TrialScores], name: str) -> Paired | None:
     """The base against a variant on one score; None where their examples (or for a loss: their tokens) are not the same."""
     of_tokens = name in ("loss", "token_accuracy")
-    keys = {(one.split, one.examples, one.tokens if of_tokens else "") for one in (*base, *other)}
+    keys = {(one.split, one.examples, one.cut if of_tokens else "") for one in (*base, *other)}
     if len(keys) > 1 or any(name not in one.statistics for one in (*base, *other)):
         return None
     return seeds_and_examples([one.table(name) for one in base], [one.table(name) for one in other], COMBINE[name])
@@ -170,7 +123,7 @@ class VariantRow:
     @property
     def seconds(self) -> float | None:
         """How long a training took, on average over the seeds."""
-        return statistics.fmean(one.seconds for one in self.trials.values()) if self.trials else None
+        return statistics.fmean(one.training_seconds for one in self.trials.values()) if self.trials else None
 
     def verdict(self, name: str) -> str:
         """better, worse or unclear against the base, by the interval of the difference over two seeds or more; empty for the
@@ -181,13 +134,13 @@ class VariantRow:
         return against_base(change.low, change.high, self.compared, less_is_better=name in BETTER_WHEN_LOWER)
 
     def to_dict(self, names: Sequence[str]) -> dict[str, Any]:
-        """As JSON has it."""
+        """The row as a JSON-serialisable dict."""
         facts = self.first
         return {
             "name": self.variant.name,
             "group": self.variant.group,
             "settings": list(self.variant.settings),
-            **{key: getattr(facts, key, None) for key in ("parameters", "forward_flops", "steps", "target_tokens")},
+            **{key: getattr(facts, key, None) for key in ("parameters", "forward_flops", "steps", "tokens")},
             "seconds": self.seconds,
             "seeds": list(self.trials),
             "failed": {str(seed): why for seed, why in self.failed.items()},

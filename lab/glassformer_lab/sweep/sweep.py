@@ -1,13 +1,12 @@
-"""An ablation from beginning to end: what is varied is checked, what it costs is said, trials are trained, scored, compared
-and drawn. Called again it goes on: what is trained is not trained again, what is scored is not scored again."""
+"""An ablation from beginning to end: what is varied is checked; every variant is trained with every seed, scored, and held
+against the base. Trials are kept as they are done, so an ablation that was broken off goes on with those that are missing."""
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +15,30 @@ import torch
 from glassformer.config import Recipe
 from glassformer.errors import ConfigError, UserError
 from glassformer.files.owned import LIST, OwnedFiles, require_new_or_empty
-from glassformer.runs import Stopped
+from glassformer.machine import cores
+from glassformer.runs import pick_device
 from glassformer.runs.report import device_name, made_with
-from glassformer.runs.runner import side_by_side
+from glassformer.runs.runner import KEPT, TrialCall, run_trials
 from glassformer.runs.stop import StopRequest
-from glassformer.screen import Progress, say
+from glassformer.screen import quietly
+from glassformer.training.trainer import NotFinite
 from glassformer_lab.sweep.report import SweepReport, write
-from glassformer_lab.sweep.scores import TrialScores, kept_scores, make_rows, score_and_keep
-from glassformer_lab.sweep.trials import Cost, Trial, at_a_time, estimate, make_trials, train_trials
+from glassformer_lab.sweep.scores import TrialScores, VariantRow, make_rows, score_trial
 from glassformer_lab.sweep.variants import BASE, QUICK, ReadySet, Variant, find_ready, make_variants, resolve
+from glassformer_lab.trial import train_or_resume
 
 EXAMPLES, QUICK_EXAMPLES = 1000, 200  # of the test set
 ALIKE = 0.05  # budgets that differ by less: batches are filled with whole examples, so tokens are never quite the same
-ALWAYS = ("train.log_layers=true", "train.history=false", "train.patience=none")
-"""Of every trial: gradient norms are logged, nothing is kept that is not read, and nobody stops early: equal budgets."""
+ALWAYS = ("train.history=false", "train.patience=none")
+"""Of every trial: nothing is kept that is not read, and nobody stops early, so budgets are equal."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is asked for, checked: the recipe's name, the settings of all, the variants and their recipes, the base first."""
+    """What is asked for, checked: the recipe's name, the variants and their recipes, the base first."""
 
     name: str
     about: str
-    recipe: str
-    overrides: tuple[str, ...]
     variants: tuple[Variant, ...]
     recipes: dict[str, Recipe]
     seeds: int
@@ -73,48 +72,51 @@ def make_sweep(
     settings = (*ALWAYS, *found.settings, *((*QUICK, *found.quick) if quick else ()), *overrides)
     recipes = resolve(found.recipe, settings, found.variants)
     kept = (Variant(BASE), *(v for v in found.variants if v.name in recipes))
-    examples = QUICK_EXAMPLES if quick else EXAMPLES
-    return Sweep(found.name, found.about, found.recipe, settings, kept, recipes, times, examples)
+    return Sweep(found.name, found.about, kept, recipes, times, QUICK_EXAMPLES if quick else EXAMPLES)
 
 
-def prepare_folder(out: Path) -> None:
-    """A new or an empty folder, or one that this command made."""
-    if not (out / LIST).is_file():
-        require_new_or_empty(out, "an ablation")
-    out.mkdir(parents=True, exist_ok=True)
+def trial(recipe: Recipe, folder: Path, examples: int, *, variant: str, seed: int) -> dict[str, Any]:
+    """One training and its scores, or why it did not get to its end."""
+    with quietly(True):
+        try:
+            train_or_resume(recipe, folder)
+        except NotFinite as error:
+            return {"failed": str(error)}
+        return asdict(score_trial(folder, examples, recipe.train.device))
 
 
-def score_all(
-    trials: Sequence[Trial], out: Path, examples: int, stop: StopRequest, jobs: int
-) -> dict[str, dict[int, TrialScores]]:
-    """The scores of every trial that has ended, by variant and seed; `jobs` are scored at a time."""
-    files = {trial.name: out / "scores" / f"{trial.folder.name}.json" for trial in trials}
-    kept = {trial.name: kept_scores(files[trial.name], trial.folder, examples) for trial in trials}
-    found = {name: scores for name, scores in kept.items() if scores is not None}
-    calls = {
-        trial.name: partial(score_and_keep, files[trial.name], trial.folder, examples, trial.recipe.train.device)
-        for trial in trials
-        if trial.name not in found
-    }
-    with Progress("scoring", len(trials)) as display, stop.may_drop():
-        alone = jobs == 1 or len(calls) < 2
-        for name, scores in ((name, call()) for name, call in calls.items()) if alone else side_by_side(calls, jobs):
-            found[name] = scores
-            display.update(len(found), name)
-    scored: dict[str, dict[int, TrialScores]] = {}
-    for trial in trials:
-        scored.setdefault(trial.variant.name, {})[trial.seed] = found[trial.name]
-    return scored
+def share_of_cores(asked: Sweep, jobs: int | None) -> tuple[int, int | None]:
+    """How many trials run side by side, and the threads of each: on CUDA one after the other, else a core each while there are
+    enough trials. The threads do not depend on `jobs`: with others the last digits of a trial's sums would differ."""
+    base = asked.recipes[BASE].train
+    if pick_device(base).type == "cuda":
+        return jobs or 1, base.threads
+    threads = base.threads or max(1, cores() // min(cores(), asked.seeds * len(asked.variants)))
+    return jobs or max(1, cores() // threads), threads
 
 
-def facts_of(asked: Sweep, cost: Cost, report_rows: Sequence[Any]) -> dict[str, Any]:
+def make_trials(asked: Sweep, out: Path, threads: int | None) -> dict[tuple[str, int], TrialCall]:
+    """The trials by variant and seed; seed by seed, so that after the first round there is one of everything."""
+    trials = {}
+    for number in range(asked.seeds):
+        for variant in asked.variants:
+            recipe = asked.recipes[variant.name]
+            seed = recipe.train.seed + number
+            seeded = replace(recipe, train=replace(recipe.train, seed=seed, threads=threads))
+            folder = out / "trials" / f"{variant.folder}-seed-{seed}"
+            arguments = (seeded, folder, asked.examples)
+            trials[variant.name, seed] = TrialCall(trial, arguments, {"variant": variant.name, "seed": seed})
+    return trials
+
+
+def facts_of(asked: Sweep, rows: Sequence[VariantRow]) -> dict[str, Any]:
     """Machine, date and budget, and how to read the table."""
     base = next(iter(asked.recipes.values()))
-    first = next((row.first for row in report_rows if row.first is not None), None)
+    first = next((row.first for row in rows if row.first is not None), None)
     other = [
         row.variant.name
-        for row in report_rows
-        if row.first and first and abs(row.first.target_tokens / max(1, first.target_tokens) - 1) > ALIKE
+        for row in rows
+        if row.first and first and abs(row.first.tokens / max(1, first.tokens) - 1) > ALIKE
     ]
     seeds = f"{asked.seeds} seed{'s' * (asked.seeds > 1)}"
     budget = (
@@ -130,49 +132,43 @@ def facts_of(asked: Sweep, cost: Cost, report_rows: Sequence[Any]) -> dict[str, 
         "MFLOP a token: arithmetic of a forward pass, as counted by `glassformer info`. s: seconds of a training.",
     ]
     device = torch.device("cuda" if base.train.device != "cpu" and torch.cuda.is_available() else "cpu")
-    facts = {"budget": budget, "notes": notes, "seeds": asked.seeds, "jobs": cost.jobs, "threads": cost.threads}
-    return {**facts, "machine": device_name(device), **made_with()}
+    return {"budget": budget, "notes": notes, "seeds": asked.seeds, "machine": device_name(device), **made_with()}
 
 
-def sweep(
-    asked: Sweep, out: Path, *, command: str = "", jobs: int | None = None, only_plan: bool = False
-) -> SweepReport | Cost:
-    """Carries it out in `out` and leaves there ablation.md, .csv and .json, curves and gradients, trials/ and scores/. With
-    `only_plan` nothing but a short trial, in a folder that is thrown away: what it would cost."""
+def sweep(asked: Sweep, out: Path, *, command: str = "", jobs: int | None = None) -> SweepReport:
+    """Carries it out in `out` and leaves there ablation.md and .json, curves, and the runs under trials/."""
     if jobs is not None and jobs < 1:
         raise UserError("--jobs must be at least 1, not {jobs}", jobs)
+    if not (out / LIST).is_file():
+        require_new_or_empty(out, "an ablation")
+    out.mkdir(parents=True, exist_ok=True)
+    at_once, threads = share_of_cores(asked, jobs)
+    trials = make_trials(asked, out, threads)
+    keys = {
+        name: json.dumps([asked.examples, call.settings, call.arguments[0].to_dict()], sort_keys=True)
+        for name, call in trials.items()
+    }
     stop = StopRequest()
-    with stop.listening(), ExitStack() as held:
-        variants = {variant.name: variant for variant in asked.variants}
-        many = asked.seeds * len(variants)
-        at_once, threads = at_a_time(jobs, asked.recipes[BASE], many)
-        trials = make_trials(asked.recipes, variants, asked.overrides, asked.seeds, out, threads)
-        if not only_plan:
-            prepare_folder(out)
-            held.enter_context(OwnedFiles(out).exclusive_lock("ablation"))
-        left = [trial for trial in trials if not trial.finished()]
-        with stop.may_drop():
-            cost = estimate(asked.recipes[BASE], left, len(trials) - len(left), at_once, threads)
-        if only_plan:
-            return cost
-        say(cost.sentence())
-        with Progress("training", len(left)) as display:
-            tell = partial(display.update, line=True)
-            failed = train_trials(asked.recipe, left, cost.jobs, stop, tell)
-        lost = {trial.name: trial for trial in left if trial.name in failed}
-        scored = score_all([trial for trial in trials if trial.name not in lost], out, asked.examples, stop, cost.jobs)
-        why: dict[str, dict[int, str]] = {}
-        for name, trial in lost.items():
-            why.setdefault(trial.variant.name, {})[trial.seed] = failed[name]
-        if not scored.get(BASE):
-            why_not = next(iter(failed.values()), "no trial")
-            raise UserError("the recipe as it is was not trained to its end: {failed}", why_not)
-        rows = make_rows(asked.variants, scored, why)
-        folders = {name: [t.folder for t in trials if t.variant.name == name] for name in variants}
+    with stop.listening(), OwnedFiles(out).exclusive_lock("ablation"), stop.may_drop():
+        (kept_file,) = OwnedFiles(out).claim(KEPT)
+        kept = run_trials("sweep", {keys[name]: call for name, call in trials.items()}, kept_file, at_once)
+        scored: dict[str, dict[int, TrialScores]] = {variant.name: {} for variant in asked.variants}
+        failed: dict[str, dict[int, str]] = {variant.name: {} for variant in asked.variants}
+        for (name, seed), key in keys.items():
+            measured = {field: value for field, value in kept[key].measured.items() if field != "seconds"}
+            if "failed" in measured:
+                failed[name][seed] = measured["failed"]
+            else:
+                scored[name][seed] = TrialScores(**measured)
+        if not scored[BASE]:
+            why = next(iter(failed[BASE].values()))
+            raise UserError("the recipe as it is was not trained to its end: {failed}", why)
+        rows = make_rows(asked.variants, scored, failed)
+        folders = {
+            variant.name: [call.arguments[1] for (name, _seed), call in trials.items() if name == variant.name]
+            for variant in asked.variants
+        }
         metric = next(iter(scored[BASE].values())).metric
-        facts = facts_of(asked, cost, rows)
-        report = SweepReport(asked.name, asked.about, command, rows, metric, folders, facts)
-        if stop.asked:
-            raise Stopped
+        report = SweepReport(asked.name, asked.about, command, rows, metric, folders, facts_of(asked, rows))
         write(report, out)
         return report

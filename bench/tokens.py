@@ -3,7 +3,7 @@
     python bench/tokens.py > before.txt
 
 36 models (18 of each family that writes: positions, heads, norms, activations, windows drawn at random) answer batches of texts
-of different lengths by greedy search, beams, diverse beams, sampling and batch-invariant. Each line is a digest of all ids,
+of different lengths by greedy search, beams and sampling. Each line is a digest of all ids,
 scores and log-probabilities of one model and one search. `--engine` and `--device` say what answers.
 """
 
@@ -26,10 +26,9 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "beam": {"beam": 4, "n_best": 3},
     "early": {"beam": 3, "n_best": 2, "stop_rule": "first-k"},
-    "diverse": {"beam": 4, "groups": 2, "diversity": 0.7, "n_best": 4},
     "sample": {"beam": 1, "temperature": 0.9, "top_k": 20, "num_samples": 2},
     "filters": {"beam": 2, "no_repeat_ngram": 2, "repetition_penalty": 1.2, "min_new_tokens": 3},
-    "invariant": {"beam": 2, "batch_invariant": True},
+    "one by one": {"beam": 2, "batch_size": 1},
     "small batches": {"beam": 2, "batch_size": 3},
 }
 

@@ -26,7 +26,7 @@ class UncachedStepper:
     def __init__(self, model: Any, special: SpecialTokens) -> None:
         self.model, self.special = model, special
 
-    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
+    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int) -> None:
         assert start == 0
         self.texts = [list(text) for text in texts for _ in range(copies)]
 

@@ -20,8 +20,6 @@ class DecodeOptions(TypedDict, total=False):
 
     beam: int | None
     n_best: int
-    groups: int
-    diversity: float
     length_rule: Literal["gnmt", "power", "power-no-eos"]
     alpha: float
     stop_rule: Literal["auto", "exact", "first-k", "best-now"]
@@ -41,7 +39,6 @@ class DecodeOptions(TypedDict, total=False):
     no_repeat_ngram: int
     allow_unknown: bool
     batch_size: int | None
-    batch_invariant: bool
     engine: str
     precision: str
 

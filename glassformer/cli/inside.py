@@ -100,7 +100,6 @@ def serve(
     key_file: Path | None = None,
     allow_host: list[str] | None = None,
     allow_origin: list[str] | None = None,
-    batch_invariant: bool = False,
     learn: bool = False,
     limit: list[str] | None = None,
     device: str = "auto",
@@ -120,13 +119,12 @@ def serve(
     key_file: A file whose first line is the API key (more lines: more keys); or set GLASSFORMER_API_KEY.
     allow_host: A host name this server is known by.
     allow_origin: A site whose pages may ask, such as https://example.org.
-    batch_invariant: An answer never depends on its neighbours in the batch; slower.
     learn: Take corrections, and learn each while answering; see docs/how-to/corrections.md.
     limit (NAME=VALUE): Change a limit, such as queue=64 or seconds=30.
     device: auto (CUDA where there is one), cpu or cuda; or several, as cuda:0,cuda:1: a worker on each.
     """
     how: dict[str, Any] = {"languages": languages or [], "key_file": key_file, "limits": limit or [], "device": device}
-    how |= {"names": (allow_host or [], allow_origin or []), "batch_invariant": batch_invariant, "learn": learn}
+    how |= {"names": (allow_host or [], allow_origin or []), "learn": learn}
     server_or_hint()(runs, (host, port), **how)
 
 

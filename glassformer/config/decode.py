@@ -19,8 +19,6 @@ class DecodeConfig:
     Attributes:
         beam: hypotheses searched side by side; 1 is greedy; none: 4, or 1 where tokens are drawn
         n_best: how many answers of the search are returned, best first
-        groups: diverse n-best: the beam in so many parts, each avoiding the words of those before it ...
-        diversity: ... at this price a word
         length_rule: what a finished hypothesis' log-probability is divided by: GNMT's ((5+n)/6)^alpha, n^alpha, or
             that without EOS
         alpha: the strength of the length rule; 0: none, which favours short answers
@@ -45,8 +43,8 @@ class DecodeConfig:
         shortlist: write only tokens of the sentence's shortlist: frequent ones and likely translations of its source
             tokens; probabilities are then among these; none: on a CPU, where the run has one (distill makes it where
             it pays)
-        batch_size: texts decoded at a time; none: as many as bring something and fit into memory
-        batch_invariant: always so many rows of the same width: an answer never depends on its neighbours in the batch
+        batch_size: texts decoded at a time; none: as many as bring something and fit into memory; with 1 not even the
+            last digits of an answer depend on other texts
         engine: what runs the model: plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2
             (in 8 bits, in float32) and onnx is onnxruntime, all three on a CPU; auto is fast
         precision: the numbers a GPU computes with; model: as the weights are; auto: bfloat16, where it has units for
@@ -55,8 +53,6 @@ class DecodeConfig:
 
     beam: int | None = setting(None, ge=1, le=10**4)
     n_best: int = setting(1, ge=1)
-    groups: int = setting(1, ge=1)
-    diversity: float = setting(0.0, ge=0, le=1e6)
     length_rule: Literal["gnmt", "power", "power-no-eos"] = "gnmt"
     alpha: float = setting(0.6, ge=-10, le=10)
     stop_rule: Literal["auto", "exact", "first-k", "best-now"] = "auto"
@@ -76,7 +72,6 @@ class DecodeConfig:
     allow_unknown: bool = False
     shortlist: bool | None = None
     batch_size: int | None = setting(None, ge=1, le=10**5)
-    batch_invariant: bool = False
     engine: Literal["auto", "plain", "fast", "int8", "ctranslate2", "onnx"] = "auto"
     precision: Literal["auto", "model", "bf16"] = "auto"
 
@@ -106,23 +101,6 @@ class DecodeConfig:
         if self.n_best > self.beams:
             raise ConfigError(
                 "decode.n_best={decode.n_best} asks for more than the {decode.beams} that decode.beam={decode.beams} keeps",
-                decode=self,
-            )
-        if self.beams % self.groups:
-            raise ConfigError(
-                "decode.beam={decode.beams} cannot be parted into decode.groups={decode.groups} equal groups",
-                decode=self,
-            )
-        if (self.groups > 1) != (self.diversity > 0):
-            raise ConfigError(
-                "diverse n-best needs both decode.groups above 1 and decode.diversity above 0; "
-                "they are {decode.groups} and {decode.diversity}",
-                decode=self,
-            )
-        if self.batch_invariant and self.engine in ("int8", "ctranslate2", "onnx"):
-            raise ConfigError(
-                "decode.engine={decode.engine} is another program, where an answer may depend on its neighbours; "
-                "decode.batch_invariant=true needs decode.engine=auto, fast or plain",
                 decode=self,
             )
         if self.max_new_tokens is not None and self.min_new_tokens > self.max_new_tokens:

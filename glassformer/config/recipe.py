@@ -128,7 +128,7 @@ WITHOUT_EFFECT: dict[str, dict[str, tuple[Any, ...]]] = {"model": {"mistake": ("
 """Settings that are gone, with the values at which they asked for nothing: passed over in any recipe."""
 RETIRED: dict[str, dict[str, tuple[Any, ...]]] = {
     **WITHOUT_EFFECT,
-    "decode": {"strict": (False,)},
+    "decode": {"strict": (False,), "groups": (), "diversity": (), "batch_invariant": ()},
     "train": {"optimizer": ("soap", "schedule-free"), "metric": ("comet",), "comet": ()},
 }
 """Settings in the files of older runs that are gone today, with the values at which the run answers without them as it did; none

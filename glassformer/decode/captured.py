@@ -50,8 +50,8 @@ POLL_EVERY = 2  # steps
 class CapturedStepper(ModelStepper):
     """A copy for decoding on the cache of a session, by captured steps."""
 
-    def __init__(self, model: Any, session: GraphSession, bos: int, *, batch_invariant: bool) -> None:
-        super().__init__(model, session.cache.n_slots, session.cache.beams, bos, batch_invariant=batch_invariant)
+    def __init__(self, model: Any, session: GraphSession, bos: int) -> None:
+        super().__init__(model, session.cache.n_slots, session.cache.beams, bos)
         self.cache: KVCache = session.cache
         self.session = session
         # Where empty columns cost nothing a bucket may be wide, and few are captured.
@@ -61,14 +61,15 @@ class CapturedStepper(ModelStepper):
             skips(b.cross, source=True) for b in model.decoder.layers if b.cross is not None
         )
 
-    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
-        """Sources in rows of a bucket's width."""
-        if self.has_source:
-            longest = max(map(len, texts))
-            width = width_bucket(longest) if width is None else width
-            if self.config.positions == "learned":
-                width = min(width, max(longest, self.config.block_size))
-        super().prefill(start, jobs, texts, copies, width)
+    def source_width(self, texts: Texts) -> int:
+        """A bucket's width."""
+        longest = super().source_width(texts)
+        bucket = width_bucket(longest)
+        return min(bucket, max(longest, self.config.block_size)) if self.config.positions == "learned" else bucket
+
+    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int) -> None:
+        """As every stepper; what the graphs read is looked at."""
+        super().prefill(start, jobs, texts, copies)
         c, n_positions = self.config, self.model.n_positions
         if c.positions == "learned" or (has_bounded_context(c) and not self.has_source):
             n_positions = min(n_positions, c.block_size)
@@ -84,8 +85,7 @@ class CapturedStepper(ModelStepper):
             n_source = next_power_of_2(n_source) if 0 < n_source <= 64 else n_source
         else:
             n_keys = width_bucket(n_keys, least=max(16, 8 * min(self.beams, 4)))
-        n = n if self.batch_invariant else slot_bucket(n)
-        self.session.runner.step((n, min(n_keys, cache.capacity), min(n_source, cache.source_capacity)))
+        self.session.runner.step((slot_bucket(n), min(n_keys, cache.capacity), min(n_source, cache.source_capacity)))
 
 
 class CapturedDriver(Driver):
@@ -112,19 +112,16 @@ class CapturedDriver(Driver):
         config, beams = self.config, self.config.beams
         self.max_requests = self.batch_size()
         self.decodes = model = decoding_model(self.model, config, self.max_requests * beams)
-        if not self.more_may_come and not config.batch_invariant:
+        if not self.more_may_come:
             self.max_requests = min(self.max_requests, len(self.pending))
-        slots = self.max_requests * self.samples
-        slots = slots if config.batch_invariant else slot_bucket(slots)
+        slots = slot_bucket(self.max_requests * self.samples)
         # Twice as much as the next smaller: memory that grows later has to be captured on anew.
         longest = next_power_of_2(max(job.limit for *_, job in self.pending), least=64) + 1
         texts = next_power_of_2(max(length for length, *_ in self.pending), least=64)
         prompt, source = (0, texts) if self.has_source else (texts, 0)
         columns = width_bucket(prompt + longest * beams)
         sizes = (slots, columns, source, longest)
-        # Batch-invariant, every shape depends on the sentence alone, the memory's too.
-        shapes = config.batch_invariant and sizes
-        self.kind = (replace(config, seed=0, batch_size=None, engine="auto"), self.special, shapes)
+        self.kind = (replace(config, seed=0, batch_size=None, engine="auto"), self.special)
         session = session_pool(model).acquire(self.kind, sizes)
         if session is None:
             cache = model.make_cache(slots, columns, beams=beams, source=source, static=True)
@@ -136,7 +133,7 @@ class CapturedDriver(Driver):
         session.state.config = config
         session.state.jobs = []
         self.copied = np.zeros(session.cache.n_slots, dtype=bool)
-        return CapturedStepper(model, session, self.special.bos, batch_invariant=config.batch_invariant), session.state
+        return CapturedStepper(model, session, self.special.bos), session.state
 
     def admit(self) -> None:
         """As every driver; what joins is not copied yet."""
@@ -201,8 +198,6 @@ class CapturedDriver(Driver):
             event.synchronize()
         done = np.zeros(self.n, dtype=bool)
         done[:count] = flags.numpy()
-        if self.config.batch_invariant and not done.all():
-            return
         jobs = self.state.jobs
         fresh = [slot for slot in np.flatnonzero(done & ~self.copied[: self.n]).tolist() if jobs[slot].request_id >= 0]
         if fresh:

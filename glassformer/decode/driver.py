@@ -8,10 +8,8 @@ are finished. Below it is the Driver: `add` a request, `step` while `busy`, `can
 everybody: requests that wait take free slots, the model gives logits (stepper.py), the search chooses (search.py), and slots that
 are done are free for others (continuous batching).
 
-`batch_invariant` is a policy of who is decoded with whom. The last digits of a matrix product depend on the shape of the
-matrix, so a sentence decoded among others may, once in a while, get another word than alone. Batch-invariant, every shape
-depends on the sentence's own length alone: sentences of one length bucket are decoded together, always in the same number of
-rows (empty ones are filled up), and nobody joins or leaves. A bucket is wider than its sentences: padding, hence one kernel.
+Whoever wants answers that depend on no neighbour, to the last digit, decodes texts one at a time (`decode.batch_size=1`): the
+last digits of a matrix product depend on the shape of the matrix.
 """
 
 from __future__ import annotations
@@ -51,13 +49,11 @@ from glassformer.decode.search import SearchState
 from glassformer.decode.shortlist import shortlist_of
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import (
-    INVARIANT_STEP,
+    ExternalStepper,
     ModelStepper,
-    PlainStepper,
     Stepper,
     context_start,
     has_bounded_context,
-    invariant_width,
 )
 from glassformer.decode.streaming import Decode, cut_at_stop, stopping_criterion
 from glassformer.errors import ConfigError, Notice
@@ -65,7 +61,6 @@ from glassformer.language import _
 from glassformer.nn.known import is_as_built
 from glassformer.nn.modes import eval_mode
 
-INVARIANT_ROWS = 32  # batch-invariant: sentences at a time, where the settings do not say
 LOOKAHEAD_BATCHES = 4  # batches of requests that are sorted by length together
 FIRST_BATCH = 256  # requests that are taken in before a batch's size is known
 Result = tuple[int, list[Hypothesis]]
@@ -168,42 +163,23 @@ class Driver:
         """Requests at a time: as the settings say, or as many as bring something and fit."""
         longest = max(length for length, *_ in self.pending)
         slots = slots_that_fit(self.model, self.config, max(job.limit for *_, job in self.pending), longest)
-        if self.config.batch_size is not None:
-            return self.config.batch_size
-        return INVARIANT_ROWS if self.config.batch_invariant else max(1, slots // self.samples)
-
-    def row_width(self, request: Request, job: Job) -> int | None:
-        """Batch-invariant: how wide a request's rows are. A text that will outgrow its positions is recomputed when it does, and
-        so that its neighbours are then too, they have exactly its length."""
-        if not self.config.batch_invariant:
-            return None
-        c, length = self.model_config, len(request.ids)
-        if self.has_source:
-            return invariant_width(length, c.block_size if c.positions == "learned" else None)
-        if not has_bounded_context(c):
-            return invariant_width(length, None)
-        length -= context_start(length, c)
-        outgrows = len(request.ids) + job.limit > c.block_size - INVARIANT_STEP
-        return length if outgrows else invariant_width(length, c.block_size)
+        return self.config.batch_size or max(1, slots // self.samples)
 
     def start(self) -> tuple[Stepper, SearchState]:
         """The stepper and the search, for as many slots as there will be."""
         config, beams, bos = self.config, self.config.beams, self.special.bos
         self.max_requests = self.batch_size()
         slots = self.max_requests * self.samples
-        if not self.more_may_come and not config.batch_invariant:
+        if not self.more_may_come:
             slots = min(slots, len(self.pending) * self.samples)
         weight = next(self.model.parameters())
         stepper: Stepper
         if isinstance(self.engine, LogitsEngine) and suits_external(self.model):
-            stepper = PlainStepper(self.engine.net(self.model, [one[1:] for one in self.pending]), beams, bos)
+            stepper = ExternalStepper(self.engine.net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
+            slices = weight.device.type == "cpu" and config.engine != "plain" and is_as_built(self.model)
             decodes = [decoding_model(member, config, slots * beams) for member in self.members]
-            invariant = config.batch_invariant  # the rows that a batch wants together depend on the neighbours
-            slices = (
-                weight.device.type == "cpu" and config.engine != "plain" and not invariant and is_as_built(self.model)
-            )
-            steppers = [ModelStepper(m, slots, beams, bos, batch_invariant=invariant, slices=slices) for m in decodes]
+            steppers = [ModelStepper(member, slots, beams, bos, slices=slices) for member in decodes]
             stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
         limit, c = max(job.limit for *_, job in self.pending), self.model_config
         state = SearchState(
@@ -217,17 +193,14 @@ class Driver:
         """Requests that a step may take in now."""
         assert self.stepper is not None
         free = self.max_requests - -(-self.n // self.samples)
-        closed = self.n and (not self.stepper.may_join or self.config.batch_invariant or free * 4 < self.max_requests)
+        closed = self.n and (not self.stepper.may_join or free * 4 < self.max_requests)
         return 0 if closed else free
 
     @property
     def free_capacity(self) -> int:
-        """Requests that the next step would take in beside those that wait. A batch-invariant one is decoded to its end first."""
-        if self.config.batch_invariant and self.busy:
-            return 0
+        """Requests that the next step would take in beside those that wait."""
         if self.stepper is None:
-            rows = INVARIANT_ROWS if self.config.batch_invariant else FIRST_BATCH
-            free = self.config.batch_size or max(1, rows // self.samples)
+            free = self.config.batch_size or max(1, FIRST_BATCH // self.samples)
         else:
             free = self.admissible()
         return max(0, free - len(self.pending))
@@ -243,14 +216,11 @@ class Driver:
             self.cancel_slots([slot for slot, job in enumerate(jobs) if job.request_id in request_ids])
 
     def cancel_slots(self, slots: Sequence[int]) -> None:
-        """Free these slots; batch-invariant, and where nobody is left, they stay until the batch is done."""
+        """Free these slots."""
         assert self.state is not None
         if slots:
             self.state.cancel(slots)
-            if all(job.request_id < 0 for job in self.state.jobs[: self.n]):
-                self.n = 0
-            elif not self.config.batch_invariant:
-                self.condense([job.request_id < 0 for job in self.state.jobs[: self.n]])
+            self.condense([job.request_id < 0 for job in self.state.jobs[: self.n]])
 
     def admit(self) -> None:
         """Requests that wait take free slots: all at once where nobody is being answered, else when a quarter is free."""
@@ -262,34 +232,13 @@ class Driver:
         if not free:
             return
         self.pending.sort(key=itemgetter(0), reverse=True)
-        if not self.config.batch_invariant:
-            chosen, self.pending = self.pending[:free], self.pending[free:]
-            width = None
-        else:
-            length, request, job = self.pending[0]
-            width = self.row_width(request, job)
-            # A text that fills its row whole is decoded among its like.
-            alike = [one for one in self.pending if self.batch_key(one) == self.batch_key(self.pending[0])][:free]
-            taken = {id(one) for one in alike}
-            self.pending = [one for one in self.pending if id(one) not in taken]
-            filler = (
-                0,
-                Request([self.special.bos] * (length if length == width else 1)),
-                Job(limit=1, shortlist=self.shortlist.frequent if self.shortlist else None),
-            )
-            chosen = [*alike, *[filler] * (self.max_requests - len(alike))]
+        chosen, self.pending = self.pending[:free], self.pending[free:]
         jobs = [job for *_, job in chosen]
         if self.samples > 1:
             jobs = [replace(job, sample=n) for job in jobs for n in range(self.samples)]
-        self.stepper.prefill(self.n, jobs, [request.ids for _, request, _ in chosen], self.samples, width)
+        self.stepper.prefill(self.n, jobs, [request.ids for _, request, _ in chosen], self.samples)
         self.state.begin(self.n, jobs)
         self.n += len(jobs)
-
-    def batch_key(self, one: tuple[int, Request, Job]) -> tuple[int | None, bool]:
-        """Batch-invariant: those with equal keys may be decoded together."""
-        length, request, job = one
-        width = self.row_width(request, job)
-        return width, width == length - (0 if self.has_source else context_start(length, self.model_config))
 
     # ---- one token more
 
@@ -302,23 +251,16 @@ class Driver:
             self.admit()
             if not self.n or self.stepper is None or self.state is None:
                 return []
-            logits = self.stepper.logits(self.state, self.n)
-            parents, tokens = self.state.step(logits, self.n)
+            parents, tokens = self.state.step(self.stepper.logits(self.state, self.n), self.n)
             is_done = self.state.done[: self.n].tolist()
-            done = [
-                slot for slot, (job, over) in enumerate(zip(self.state.jobs, is_done)) if over and job.request_id >= 0
-            ]
-            waiting = sum(job.request_id >= 0 for job in self.state.jobs) - len(done)
-            if self.config.batch_invariant and waiting:
-                self.stepper.reorder(parents, tokens)
-                return []
+            done = [slot for slot, over in enumerate(is_done) if over]
             results = self.collect(done) if done else []
-            if waiting:
-                self.stepper.reorder(parents, tokens)
-                if done:
-                    self.condense(is_done)
-            else:
+            if len(done) == self.n:
                 self.n = 0
+                return results
+            self.stepper.reorder(parents, tokens)
+            if done:
+                self.condense(is_done)
             return results
 
     def answer_by(self, engine: SearchEngine) -> list[Result]:
@@ -373,15 +315,6 @@ class Driver:
 
     def finish(self, request: Request, hypotheses: list[Hypothesis]) -> list[Hypothesis]:
         """With text and alignment, where they are asked for."""
-        n_best = self.config.n_best
-        if self.config.groups > 1 and len(hypotheses) < n_best and request.ids:
-            sentence = _(
-                "the groups of the beam found {n_hypotheses} different texts, and decode.n_best={wanted} were asked for; "
-                "raise decode.beam or decode.diversity",
-                n_hypotheses=len(hypotheses),
-                wanted=n_best,
-            )
-            warnings.warn(Notice(sentence), stacklevel=5)
         if self.text is not None:
             stops = request.constraints.stops
             for h in hypotheses:

@@ -113,10 +113,8 @@ def decoding_model(model: Any, config: DecodeConfig, rows: int) -> Any:
         return model
     if weight.is_cuda:
         kind = precision
-    elif rows == 1:
-        kind = "single"
     else:
-        kind = "invariant" if config.batch_invariant else "packed"
+        kind = "single" if rows == 1 else "packed"
     modules = [(id(module), type(module), is_known(module)) for module in model.modules()]
     modules += [(*map(id, model.parameters()), weight.device, weight.dtype)]
     checksum = weight_checksum(model) if kind != "single" else torch.empty(0)
@@ -168,7 +166,7 @@ def make_ops(model: Any, kind: str) -> Any:
         return TritonOps(model.config)
     if next(model.parameters()).is_cuda or kind == "single":
         return TorchOps()
-    return PackedOps(drops_padding=kind == "packed")
+    return PackedOps()
 
 
 def slot_memory(model: Any, beams: int, limit: int, prompt: int, source: int) -> int:

@@ -85,10 +85,10 @@ class EnsembleStepper:
         self.steppers = steppers
         self.may_join = all(own.may_join for own in steppers)
 
-    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
+    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int) -> None:
         """Every member reads the texts."""
         for own in self.steppers:
-            own.prefill(start, jobs, texts, copies, width)
+            own.prefill(start, jobs, texts, copies)
 
     def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
         """The log of the mean of the members' probabilities."""

@@ -59,34 +59,28 @@ def length_rule(config: DecodeConfig) -> LengthRule:
     return LengthRule(config.length_rule, config.alpha)
 
 
-@dataclass
-class Lengths:
-    """How many tokens each slot has written, and how many its text may have. EOS may come after `minimum` tokens and counts
-    towards `limit`. A text may also end with a stop string, which has no EOS and may come with the next token or any other up
-    to the limit."""
-
-    written: Int[Tensor, "n 1"]
-    minimum: Int[Tensor, "n 1"]
-    limit: Int[Tensor, "n 1"]
-    has_stops: Bool[Tensor, "n 1"]
-
-
-def nothing_better_can_come(
-    divisors: Float[Tensor, "2 L"], best: Float[Tensor, "n G"], worst: Float[Tensor, "n G"], lengths: Lengths
-) -> Bool[Tensor, "n G"]:
-    """Will no hypothesis of a group get past `worst`, the score of the last of those that are wanted? `best` is the highest sum
-    of what it is still writing."""
-    last, written, limit = divisors.size(1) - 1, lengths.written, lengths.limit
+def best_reachable(
+    divisors: Float[Tensor, "2 L"],
+    best: Float[Tensor, "n"],
+    written: Int[Tensor, "n"],
+    minimum: Int[Tensor, "n"],
+    limit: Int[Tensor, "n"],
+    has_stops: Bool[Tensor, "n"],
+) -> Float[Tensor, "n"]:
+    """The best score that `best`, the highest sum of what a slot is still writing, can lead to. EOS may come after `minimum`
+    tokens and counts towards `limit`. A text may also end with a stop string, which has no EOS and may come with the next token
+    or any other up to the limit."""
+    last = divisors.size(1) - 1
 
     def reachable(ended: int, shortest: Tensor, longest: Tensor) -> Tensor:
-        """The best score that a sum can still lead to: its divisor is monotone, so one of the two ends has it."""
+        # The divisor is monotone in the length, so one of the two ends has the best.
         ends = (divisors[ended][length.clamp(0, last)] for length in (shortest, longest))
         low, high = (best / divisor for divisor in ends)
         return torch.maximum(low, high).masked_fill(shortest > longest, -math.inf)
 
-    reach = reachable(1, torch.maximum(written, lengths.minimum), limit - 1)
-    by_stop = reachable(0, written + 1, limit).masked_fill(~lengths.has_stops, -math.inf)
-    return torch.maximum(reach, by_stop) <= worst
+    by_eos = reachable(1, torch.maximum(written, minimum), limit - 1)
+    by_stop = reachable(0, written + 1, limit).masked_fill(~has_stops, -math.inf)
+    return torch.maximum(by_eos, by_stop)
 
 
 def translation_limits(config: DecodeConfig, source: int) -> tuple[int, int]:

@@ -24,6 +24,7 @@ Spellings = tuple[tuple[int, ...], ...]
 """The ways to write one glossary term, each as ids."""
 Ending = Literal["eos", "stop", "length"]
 """eos: it ended by itself.  stop: a stop string was written.  length: it was cut at the limit."""
+Fate = Literal["kept", "ended", "dropped"]
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Candidate:
     logprob: float  # of this token
     total: float  # what the search adds up, over the hypothesis so far
     score: float  # the same under the length rule
-    fate: Literal["kept", "ended", "dropped"]
+    fate: Fate
     slot: int | None = None  # kept: its place in the beam
 
 
@@ -161,29 +162,11 @@ def ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     return sorted(hypotheses, key=lambda h: (not h.complete, -h.score))
 
 
-def merge_groups(groups: Sequence[list[Hypothesis]], n_best: int, trace: BeamTrace | None) -> list[Hypothesis]:
-    """The best of every group before the second best of any; then all in the order of their scores."""
-    if len(groups) == 1:
-        chosen = groups[0][:n_best]
-    else:
-        taken: dict[tuple[tuple[int, ...], bool], Hypothesis] = {}
-        for rank in range(max(map(len, groups))):
-            for hypothesis in ranked([group[rank] for group in groups if rank < len(group)]):
-                taken.setdefault((tuple(hypothesis.ids), hypothesis.complete), hypothesis)
-        chosen = ranked(list(taken.values())[:n_best])
-    if trace is not None:
-        for hypothesis in chosen:
-            hypothesis.trace = trace
-    return chosen
-
-
 def check_settings(config: DecodeConfig, request: Request, text: Decode | None) -> None:
     """Refuse in a sentence what cannot go together."""
     constraints = request.constraints
     if constraints.terms and config.temperature > 0:
         raise ConfigError("glossary terms need a search; set decode.temperature to 0")
-    if constraints.terms and config.groups > 1:
-        raise ConfigError("glossary terms and diverse n-best share out the beam in two ways; set decode.groups to 1")
     if constraints.stops and text is None:
         raise ValueError("stop strings need `text`, the function that turns ids into text")
 

@@ -1,16 +1,15 @@
 """The state of a search, slot by slot: alive hypotheses with their sums, the best finished ones; jobs that come and go; the
 answers.
 
-Slots are those of the cache: the first n are active, each with K rows in G groups of W; `written` counts a slot's own tokens,
-so slots may have begun at different times. Every tensor begins with the slot and is only written in place (but by `grow`).
+Slots are those of the cache: the first n are active, each with K rows; `written` counts a slot's own tokens, so slots may have
+begun at different times. Every tensor begins with the slot and is only written in place (but by `grow`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,7 +26,6 @@ from glassformer.decode.request import (
     Hypothesis,
     SpecialTokens,
     TokenConstraints,
-    merge_groups,
 )
 from glassformer.errors import UserError
 from glassformer.nn.rows import move_slots, on_device
@@ -41,14 +39,14 @@ class Job:
 
     limit: int  # the most new tokens, EOS included
     minimum: int = 0  # the fewest tokens before EOS
-    request_id: int = -1  # -1: nobody's, to fill a batch
+    request_id: int = -1  # -1: nobody's, of a request that was cancelled
     sample: int = 0
     prompt: Sequence[int] = ()  # what came before, where repetition counts it
     text_hash: int = 0  # of the text that is answered: its random numbers are its own
     seed: int | None = None  # of its random numbers, where it is not that of all
     constraints: TokenConstraints = NO_CONSTRAINTS
     stopping_criterion: Callable[[Sequence[int]], bool] | None = None  # has a stop string been written?
-    trace: BeamTrace | None = field(default=None)
+    trace: BeamTrace | None = None
     shortlist: np.ndarray | None = None  # the tokens it may write; None: all
 
 
@@ -71,12 +69,10 @@ class Slots:
         self.may_sync = device.type == "cpu" and not static  # may the host read values of the device?
         self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
         self.do_sample = config.temperature > 0
-        self.beams, self.groups = config.beams, config.groups
-        self.group_size = self.beams // self.groups
-        # Finished hypotheses of each group: those that are wanted, or those that the stop rule looks at.
-        self.n_keep = self.group_size if config.stop_rule == "best-now" else min(config.n_best, self.group_size)
-        self.ends = special.ends
-        self.n_candidates = (1 + max(1, len(self.ends))) * self.group_size if self.group_size > 1 else 1
+        self.beams, self.ends = config.beams, special.ends
+        # Finished hypotheses of a slot: those that are wanted, or those that the stop rule looks at.
+        self.n_keep = self.beams if config.stop_rule == "best-now" else min(config.n_best, self.beams)
+        self.n_candidates = (1 + max(1, len(self.ends))) * self.beams if self.beams > 1 else 1
         never = sorted(token for token in special.banned(config.allow_unknown) if token < vocab_size)
         self.never = torch.tensor(never, dtype=torch.long, device=device)
         self.jobs: list[Job] = []
@@ -88,25 +84,24 @@ class Slots:
         def full(*shape: int, value: float | int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
             return torch.full((n_slots, *shape), value, dtype=dtype, device=device)
 
-        long, groups, n_keep = torch.long, self.groups, self.n_keep
+        long, n_keep = torch.long, self.n_keep
         self.written, self.minimum = full(dtype=long), full(dtype=long)
         self.limit = full(value=1, dtype=long)
         self.has_stops, self.done = full(dtype=torch.bool), full(value=True, dtype=torch.bool)
-        self.group_done = full(groups, value=True, dtype=torch.bool)
-        self.totals = full(groups, self.group_size, value=-math.inf)
+        self.totals = full(self.beams, value=-math.inf)
         self.ids = full(self.beams, max_length, dtype=torch.int32)
         self.logprobs = full(self.beams, max_length, dtype=self.dtype)
         self.uniforms = full(max_length if self.do_sample else 0)
-        # The best finished hypotheses of each group, best first, and how many there were in all.
-        self.finished_count = full(groups, dtype=long)
-        self.finished_score = full(groups, n_keep, value=-math.inf)
-        self.finished_ending, self.finished_length = full(groups, n_keep, dtype=long), full(groups, n_keep, dtype=long)
-        self.finished_eos_logprob = full(groups, n_keep, dtype=self.dtype)
-        self.finished_ids = full(groups, n_keep, max_length, dtype=torch.int32)
-        self.finished_logprobs = full(groups, n_keep, max_length, dtype=self.dtype)
-        # What was still alive when a group was done: sums, and one length for all.
-        self.unfinished_totals = full(groups, self.group_size, value=-math.inf)
-        self.unfinished_length = full(groups, dtype=long)
+        # The best finished hypotheses of each slot, best first, and how many there were in all.
+        self.finished_count = full(dtype=long)
+        self.finished_score = full(n_keep, value=-math.inf)
+        self.finished_ending, self.finished_length = full(n_keep, dtype=long), full(n_keep, dtype=long)
+        self.finished_eos_logprob = full(n_keep, dtype=self.dtype)
+        self.finished_ids = full(n_keep, max_length, dtype=torch.int32)
+        self.finished_logprobs = full(n_keep, max_length, dtype=self.dtype)
+        # What was still alive when a slot was done: sums, and one length for all.
+        self.unfinished_totals = full(self.beams, value=-math.inf)
+        self.unfinished_length = full(dtype=long)
         self.set_divisors(max_length)
 
     def set_divisors(self, max_length: int) -> None:
@@ -122,15 +117,16 @@ class Slots:
 
     def tensors(self) -> list[Tensor]:
         """Everything that begins with the slot."""
-        alive = [self.written, self.minimum, self.limit, self.has_stops, self.done, self.group_done, self.totals]
-        alive += [self.ids, self.logprobs, self.uniforms, self.unfinished_totals, self.unfinished_length]
+        alive = [self.written, self.minimum, self.limit, self.has_stops, self.done, self.totals, self.uniforms]
         alive += [] if self.outside is None else [self.outside]
-        return [*alive, self.finished_count, *self.finished()]
+        return [*alive, self.finished_count, *self.answers()]
 
-    def finished(self) -> list[Tensor]:
-        """The best finished hypotheses: scores, endings, lengths, EOS's log-probabilities, ids and their log-probabilities."""
-        kinds = [self.finished_score, self.finished_ending, self.finished_length, self.finished_eos_logprob]
-        return [*kinds, self.finished_ids, self.finished_logprobs]
+    def answers(self) -> list[Tensor]:
+        """The finished hypotheses (scores, endings, lengths, EOS's log-probabilities, ids and their log-probabilities), and the
+        unfinished (sums, length, ids, log-probabilities)."""
+        finished = [self.finished_score, self.finished_ending, self.finished_length, self.finished_eos_logprob]
+        unfinished = [self.unfinished_totals, self.unfinished_length, self.ids, self.logprobs]
+        return [*finished, self.finished_ids, self.finished_logprobs, *unfinished]
 
     def grow(self, max_length: int) -> None:
         """Memory for longer texts."""
@@ -144,37 +140,32 @@ class Slots:
     # ---- coming and going
 
     def begin(self, start: int, jobs: Sequence[Job]) -> None:
-        """These jobs take the slots from `start` on. One that is nobody's is done before it begins."""
+        """These jobs take the slots from `start` on."""
         end, device = start + len(jobs), self.written.device
         self.jobs[start:] = jobs
         self.update_flags(start)
         self.grow(max(job.limit for job in jobs) + self.static)  # static: what is done writes behind the end
         for tensor in (self.totals, self.finished_score, self.unfinished_totals):
             tensor[start:end] = -math.inf
-        for tensor in (self.written, self.finished_count, self.unfinished_length):
+        for tensor in (self.written, self.finished_count, self.unfinished_length, self.done):
             tensor[start:end] = 0
-        given = np.array(
-            [[job.minimum, job.limit, job.stopping_criterion is not None, job.request_id < 0] for job in jobs]
-        )
-        minimum, limit, stops, is_filler = on_device(given, device).unbind(1)
-        self.minimum[start:end], self.limit[start:end] = minimum, limit
-        self.has_stops[start:end], self.done[start:end] = stops.bool(), is_filler.bool()
-        self.group_done[start:end] = is_filler.bool()[:, None]
+        given = np.array([[job.minimum, job.limit, job.stopping_criterion is not None] for job in jobs])
+        self.minimum[start:end], self.limit[start:end], has_stops = on_device(given, device).unbind(1)
+        self.has_stops[start:end] = has_stops.bool()
         if any(job.shortlist is not None for job in jobs):
             if self.outside is None:
                 self.outside = torch.zeros(len(self.written), self.vocab_size, dtype=torch.bool, device=device)
             for slot, job in enumerate(jobs, start):
                 self.outside[slot] = True
                 self.outside[slot, slice(None) if job.shortlist is None else on_device(job.shortlist, device)] = False
-        # Every hypothesis begins empty, so there is one of it.
-        self.totals[start:end, :, 0] = torch.where(is_filler.bool(), -math.inf, 0.0)[:, None].double()
+        self.totals[start:end, 0] = 0.0  # every hypothesis begins empty, so there is one of it
         self.written_host[start:end] = 0
         self.minimum_host[start:end], self.limit_host[start:end] = given[:, 0], given[:, 1]
         if self.do_sample:
             most = max(job.limit for job in jobs)
             seeds = [self.config.seed if job.seed is None else job.seed for job in jobs]
             for seed in dict.fromkeys(seeds):
-                which = [i for i, own in enumerate(seeds) if own == seed]
+                which = [i for i, job_seed in enumerate(seeds) if job_seed == seed]
                 texts, samples = [jobs[i].text_hash for i in which], [jobs[i].sample for i in which]
                 slots = on_device(which, device) + start
                 self.uniforms[slots, :most] = uniforms(seed, texts, samples, most).to(device)
@@ -192,7 +183,7 @@ class Slots:
     def cancel(self, slots: Sequence[int]) -> None:
         """What these slots write is wanted no more: they are nobody's, and done."""
         which = on_device(list(slots), self.written.device)
-        self.done[which], self.group_done[which], self.totals[which] = True, True, -math.inf
+        self.done[which], self.totals[which] = True, -math.inf
         for slot in slots:
             self.jobs[slot] = Job(limit=1)
 
@@ -200,8 +191,7 @@ class Slots:
         """What a step has to see to, for the jobs from `start` on and, until all have left, those before."""
         c, jobs = self.config, self.jobs[start:]
         if start == 0:
-            self.any_terms = self.any_stops = self.any_traces = False
-            self.any_shortlists = False
+            self.any_terms = self.any_stops = self.any_traces = self.any_shortlists = False
             self.any_filters = c.repetition_penalty != 1 or c.no_repeat_ngram > 0
         self.any_terms |= any(job.constraints.terms for job in jobs)
         self.any_stops |= any(job.stopping_criterion is not None for job in jobs)
@@ -218,80 +208,60 @@ class Slots:
     # ---- results
 
     def collect(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
-        """The answers of these slots: of each group its best, the unfinished behind the finished."""
-        jobs = [self.jobs[slot] for slot in slots]
-        which = on_device(list(slots), self.written.device)
-        return self.to_hypotheses(jobs, [part.cpu().numpy() for part in self.result_tensors(which)])
+        """The answers of these slots, the unfinished behind the finished."""
+        parts = self.result_tensors(on_device(list(slots), self.written.device))
+        return self.to_hypotheses([self.jobs[slot] for slot in slots], [part.cpu().numpy() for part in parts])
 
     def result_tensors(self, which: Tensor) -> list[Tensor]:
         """Everything that `to_hypotheses` needs of these slots."""
-        unfinished = (self.unfinished_totals, self.unfinished_length, self.ids, self.logprobs)
-        return [tensor.index_select(0, which) for tensor in (*self.finished(), *unfinished)]
+        return [tensor.index_select(0, which) for tensor in self.answers()]
 
     def to_hypotheses(self, jobs: Sequence[Job], parts: Sequence[np.ndarray]) -> list[list[Hypothesis]]:
         """Hypotheses from `result_tensors` on the host, many at a time and no more than are wanted: thousands are made while a
         device waits."""
         score, ending, length, eos_logprobs, ids, token_logprobs, *unfinished = parts
-        hypotheses: list[list[Hypothesis]] = [[] for _ in range(len(jobs) * self.groups)]  # of each slot's groups
+        hypotheses: list[list[Hypothesis]] = [[] for _ in jobs]
         (kept,) = np.nonzero(score.ravel() > -math.inf)
         columns = [part.ravel()[kept].tolist() for part in (score, ending, length, eos_logprobs)]
-        columns += [rows_of(part, kept, max(columns[2], default=0)) for part in (ids, token_logprobs)]
-        for group, value, ending_id, n_tokens, eos_logprob, tokens, logprobs in zip(
+        longest = max(columns[2], default=0)
+        columns += [part.reshape(-1, part.shape[-1])[kept, :longest].tolist() for part in (ids, token_logprobs)]
+        for slot, value, ending_id, n_tokens, eos_logprob, tokens, logprobs in zip(
             (kept // self.n_keep).tolist(), *columns, strict=True
         ):
             logprobs = logprobs[:n_tokens]
             if ending_id == 1:
                 logprobs.append(eos_logprob)
-            hypotheses[group].append(
+            hypotheses[slot].append(
                 Hypothesis(tokens[:n_tokens], value, math.fsum(logprobs), logprobs, ENDINGS[ending_id])
             )
-        if len(kept) < len(hypotheses) * self.n_keep:
+        if len(kept) < len(jobs) * self.n_keep:
             self.add_unfinished(hypotheses, *unfinished)
-
-        def by_slot() -> Iterator[list[list[Hypothesis]]]:
-            return (hypotheses[at : at + self.groups] for at in range(0, len(hypotheses), self.groups))
-
-        if not all(hypotheses) and not all(map(any, by_slot())):
+        if not all(hypotheses):
             raise UserError(
                 "the model's scores are not numbers (NaN), so no token can be chosen: its weights have grown without bound; "
                 "use an earlier checkpoint, or train with a lower train.learning_rate"
             )
-        if self.groups == 1 and not any(job.trace is not None for job in jobs):
-            return (
-                hypotheses if self.n_keep <= self.config.n_best else [own[: self.config.n_best] for own in hypotheses]
-            )
-        return [merge_groups(own, self.config.n_best, job.trace) for own, job in zip(by_slot(), jobs, strict=True)]
+        for of_slot, job in zip(hypotheses, jobs, strict=True):
+            del of_slot[self.config.n_best :]
+            for hypothesis in of_slot if job.trace is not None else ():
+                hypothesis.trace = job.trace
+        return hypotheses
 
     def add_unfinished(
         self,
-        found: Sequence[list[Hypothesis]],
+        hypotheses: Sequence[list[Hypothesis]],
         totals: np.ndarray,
         lengths: np.ndarray,
         ids: np.ndarray,
         logprobs: np.ndarray,
     ) -> None:
-        """Where too few have finished, what was cut. In a group those are equally long: their sums rank them."""
-        missing = self.n_keep - np.array([len(made) for made in found])
-        (few,) = np.nonzero(missing)
-        own = totals.reshape(-1, self.group_size)[few]
-        order = np.argsort(-own, axis=1, kind="stable")[:, : self.n_keep]
-        sums = np.take_along_axis(own, order, 1)
-        which, rank = np.nonzero((np.arange(self.n_keep) < missing[few, None]) & (sums > -math.inf))
-        groups, rows = few[which], few[which] * self.group_size + order[which, rank]
-        n_tokens = lengths.ravel()[groups].tolist()
-        rule, longest = length_rule(self.config), max(n_tokens, default=0)
-        columns = (
-            groups.tolist(),
-            sums[which, rank].tolist(),
-            n_tokens,
-            rows_of(ids, rows, longest),
-            rows_of(logprobs, rows, longest),
-        )
-        for group, total, length, tokens, all_logprobs in zip(*columns, strict=True):
-            own_logprobs, value = all_logprobs[:length], rule.score(total, length, False)
-            found[group].append(Hypothesis(tokens[:length], value, math.fsum(own_logprobs), own_logprobs, "length"))
-
-
-def rows_of(part: np.ndarray, rows: np.ndarray, longest: int) -> list[list[Any]]:
-    """The beginnings of these rows of tokens."""
-    return part.reshape(-1, part.shape[-1])[rows, :longest].tolist()  # type: ignore[no-any-return]
+        """Where too few have finished, what was cut. In a slot those are equally long: their sums rank them."""
+        rule = length_rule(self.config)
+        for slot, of_slot in enumerate(hypotheses):
+            missing, length = self.n_keep - len(of_slot), int(lengths[slot])
+            for row in np.argsort(-totals[slot], kind="stable")[:missing] if missing else ():
+                total = float(totals[slot, row])
+                if total > -math.inf:
+                    own = logprobs[slot, row, :length].tolist()
+                    tokens, score = ids[slot, row, :length].tolist(), rule.score(total, length, False)
+                    of_slot.append(Hypothesis(tokens, score, math.fsum(own), own, "length"))

@@ -1,7 +1,7 @@
 """Where the search meets a model: two ways to get the logits of what may follow, for slots that come and go.
 
 `Stepper` says what a driver asks of one. `ModelStepper` is a model on its cache: the model itself, or its copy for decoding
-(engines.py). `PlainStepper` runs a program of somebody else's that has the model's calls; it starts with a full batch and lets
+(engines.py). `ExternalStepper` runs a program of somebody else's that has the model's calls; it starts with a full batch and lets
 nobody join.
 
 A GPT that learned its positions, or was only ever shown so many (sinusoidal), cannot go on past `block_size`. When its
@@ -30,7 +30,6 @@ from glassformer.nn.cache import KVCache
 from glassformer.nn.rows import Rows, on_device
 
 SLOT_STEP = 256  # slots from bucket to bucket, where there are many
-INVARIANT_STEP = 8  # batch-invariant: widths are multiples of this
 
 
 def slot_bucket(number: int) -> int:
@@ -51,14 +50,6 @@ def width_bucket(number: int, *, least: int = 8) -> int:
     return -(-number // step) * step
 
 
-def invariant_width(length: int, longest: int | None) -> int:
-    """The width of the rows of a text of `length` tokens, batch-invariant. `longest` is as wide as rows may be."""
-    width = (length // INVARIANT_STEP + 1) * INVARIANT_STEP
-    if longest is None or width <= longest:
-        return width
-    return longest if length < longest else length
-
-
 Texts = Sequence[Sequence[int]]
 
 
@@ -75,16 +66,16 @@ def context_start(length: int, model: ModelConfig) -> int:
     return -(-(length - model.block_size) // stride) * stride
 
 
-def padded_rows(texts: Texts, width: int | None, device: torch.device) -> Rows:
-    """One text a row, padded to `width` or the longest, on a device."""
+def padded_rows(texts: Texts, device: torch.device, width: int = 0) -> Rows:
+    """One text a row, padded to the longest, or to `width`, on a device."""
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    wide = int(lengths.max()) if width is None else width
-    tokens = np.zeros((len(texts), wide), dtype=np.int64)
-    real = np.arange(wide) < lengths[:, None]
+    width = max(width, int(lengths.max()))
+    tokens = np.zeros((len(texts), width), dtype=np.int64)
+    real = np.arange(width) < lengths[:, None]
     tokens[real] = np.fromiter(chain.from_iterable(texts), dtype=np.int64, count=int(lengths.sum()))
     if real.all():
         return Rows.whole(on_device(tokens, device))
-    positions = torch.arange(wide, device=device).expand(len(texts), -1)
+    positions = torch.arange(width, device=device).expand(len(texts), -1)
     segments = (positions < on_device(lengths, device)[:, None]).long()
     return Rows(on_device(tokens, device), segments, positions, "padded")
 
@@ -95,8 +86,8 @@ class Stepper(Protocol):
 
     may_join: bool  # may texts be prefilled while others are being answered?
 
-    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
-        """Texts take the slots from `start` on, each for `copies` jobs; `width`: in rows as wide as this."""
+    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int) -> None:
+        """Texts take the slots from `start` on, each for `copies` jobs."""
 
     def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
         """The logits of what may follow each row of the first n slots."""
@@ -113,11 +104,8 @@ class ModelStepper:
 
     may_join = True
 
-    def __init__(
-        self, model: Any, n_slots: int, beams: int, bos: int, *, batch_invariant: bool = False, slices: bool = False
-    ) -> None:
-        self.model, self.n_slots, self.beams, self.bos = model, n_slots, beams, bos
-        self.batch_invariant, self.slices = batch_invariant, slices
+    def __init__(self, model: Any, n_slots: int, beams: int, bos: int, *, slices: bool = False) -> None:
+        self.model, self.n_slots, self.beams, self.bos, self.slices = model, n_slots, beams, bos, slices
         self.output: SlicedOutput | None = None  # `slices`: for the shortlists of the slots of now
         self.config: ModelConfig = model.config
         self.has_source = self.config.family == "transformer"
@@ -125,13 +113,16 @@ class ModelStepper:
         self.texts: list[Sequence[int]] = []  # of a GPT: the prompt of each slot
         self.warned = False  # that a text has outgrown its positions
 
-    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
+    def source_width(self, texts: Texts) -> int:
+        """The width of the rows in which these sources are encoded."""
+        return max(map(len, texts))
+
+    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int) -> None:
         """`texts` are encoded or prefilled once each, for `copies` slots."""
         self.output = None
         model, config, end, limit = self.model, self.config, start + len(jobs), max(job.limit for job in jobs)
         contexts = texts if self.has_source else [text[context_start(len(text), config) :] for text in texts]
-        longest = max(map(len, contexts)) if width is None else width
-        source, prompt = (longest, 0) if self.has_source else (0, longest)
+        source, prompt = (self.source_width(texts), 0) if self.has_source else (0, max(map(len, contexts)))
         columns = prompt + limit * self.beams
         if self.cache is None:
             self.cache = model.make_cache(self.n_slots, columns, beams=self.beams, source=source)
@@ -143,19 +134,17 @@ class ModelStepper:
         device = self.cache.tokens.device
         first = [self.bos if self.has_source else text[-1] for text in self.texts[start:]]
         if self.has_source:
-            model.prefill(padded_rows(texts, width, device), self.cache, start, copies=copies)
+            model.prefill(padded_rows(texts, device, source), self.cache, start, copies=copies)
         else:
             self.cache.begin(start, end)
-            self.read_prompts(range(start, end), [context[:-1] for context in contexts], copies, width)
+            self.read_prompts(range(start, end), [context[:-1] for context in contexts], copies)
         self.cache.tokens[start:end] = on_device(first, device)[:, None]
 
-    def read_prompts(self, slots: Sequence[int], contexts: Texts, copies: int = 1, width: int | None = None) -> None:
-        """A GPT reads contexts into slots, in rows for `width` tokens (with the one that is yet to be read) or as the longest."""
+    def read_prompts(self, slots: Sequence[int], contexts: Texts, copies: int = 1) -> None:
+        """A GPT reads contexts into slots."""
         assert self.cache is not None
-        lengths = [len(context) for context in contexts]
-        wide = max(lengths) if width is None else width - 1
-        tokens = padded_rows(contexts, wide, self.cache.tokens.device).tokens
-        self.model.prefill(tokens, lengths, self.cache, slots, copies=copies)
+        rows = padded_rows(contexts, self.cache.tokens.device)
+        self.model.prefill(rows.tokens, list(map(len, contexts)), self.cache, slots, copies=copies)
 
     def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
         """A step of the model; before it, contexts that are full are recomputed."""
@@ -212,7 +201,7 @@ class ModelStepper:
         cache.tokens[:n] = tokens
         if self.beams > 1:
             cache.reorder(parents)
-            if not self.batch_invariant and not cache.static and cache.tokens.device.type == "cpu":
+            if not cache.static and cache.tokens.device.type == "cpu":
                 cache.compact(n)
 
     def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:
@@ -225,64 +214,46 @@ class ModelStepper:
         self.texts = self.texts[:n]
 
 
-class PlainStepper:
+class ExternalStepper:
     """The `start` and `step` of somebody else's program."""
 
     may_join = False
 
     def __init__(self, model: Any, beams: int, bos: int) -> None:
         self.model, self.beams, self.bos = model, beams, bos
-        self.device = next(model.parameters()).device
         self.has_source = model.config.family == "transformer"
         self.state: Any = None
-        self.capacity_left = 0  # tokens that the state can still take
 
-    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int, width: int | None) -> None:
+    def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int) -> None:
         """The sources are encoded; prompts are read with the first logits."""
         assert start == 0
         self.texts = [list(text) for text in texts for _ in range(copies)]
-        self.limit, self.state = max(job.limit for job in jobs), None
+        self.state = None
         if self.has_source:
-            self.state = self.model.start(padded_rows(self.texts, width, self.device), self.limit, beams=self.beams)
-        self.tokens = torch.tensor([[self.bos if self.has_source else text[-1]] for text in self.texts])
-        self.tokens = self.tokens.expand(-1, self.beams).to(self.device)
-        self.width = width
-
-    def sequences(self, state: Slots, n: int) -> list[list[int]]:
-        """Every row's whole text so far, prompt or source before it."""
-        ids = state.ids[:n, :, : state.written_host[0]].flatten(0, 1).tolist()
-        return [[*self.texts[row // self.beams], *own] for row, own in enumerate(ids)]
+            sources = padded_rows(self.texts, torch.device("cpu"))
+            self.state = self.model.start(sources, max(job.limit for job in jobs), beams=self.beams)
+        first = [[self.bos if self.has_source else text[-1]] for text in self.texts]
+        self.tokens = torch.tensor(first).expand(-1, self.beams)
 
     def logits(self, state: Slots, n: int) -> Float[Tensor, "R V"]:
-        """A step of the model on its own cache."""
-        if not self.has_source:
-            config = self.model.config
-            lengths = [len(text) + int(written) for text, written in zip(self.texts, state.written_host)]
-            moved = any(context_start(x, config) != context_start(x - 1, config) for x in lengths)
-            if self.state is None or moved or self.capacity_left < 1:
-                self.recompute_cache(state, n)
-            self.capacity_left -= 1
+        """A step of the model on its own cache; before it, where a context begins further right, all are read again."""
+        config = self.model.config
+        lengths = [len(text) + int(written) for text, written in zip(self.texts, state.written_host)]
+        moved = any(context_start(x, config) != context_start(x - 1, config) for x in lengths)
+        if not self.has_source and (self.state is None or moved):
+            ids = state.ids[:n, :, : state.written_host[0]].flatten(0, 1).tolist()
+            texts = [[*self.texts[row // self.beams], *written] for row, written in enumerate(ids)]
+            contexts = [text[context_start(len(text), config) : -1] for text in texts]
+            self.state = self.model.start(len(contexts))
+            if any(contexts):
+                self.model.step(padded_rows(contexts, torch.device("cpu")).tokens, self.state, list(map(len, contexts)))
         return self.model.step(self.tokens.reshape(-1, 1), self.state)[:, -1]  # type: ignore[no-any-return]
-
-    def recompute_cache(self, state: Slots, n: int) -> None:
-        """All but the last token of every row's context, into a fresh cache."""
-        config, texts = self.model.config, self.sequences(state, n)
-        contexts = [text[context_start(len(text), config) : -1] for text in texts]
-        lengths = [len(context) for context in contexts]
-        first = self.width is not None and not state.written_host[0]
-        width = self.width - 1 if first and self.width is not None else max(lengths)
-        most = width + self.limit
-        most = min(most, config.block_size) if has_bounded_context(config) else most
-        self.state, self.capacity_left = self.model.start(len(contexts), most), most - width
-        if width:
-            tokens = torch.tensor([[*context, *[0] * (width - len(context))] for context in contexts])
-            self.model.step(tokens.to(self.device), self.state, lengths)
 
     def reorder(self, parents: Int[Tensor, "n K"], tokens: Int[Tensor, "n K"]) -> None:
         """The model's cache continues the parents."""
         self.tokens = tokens
-        rows = (torch.arange(parents.size(0), device=parents.device)[:, None] * self.beams + parents).flatten()
-        if not torch.equal(rows, torch.arange(rows.size(0), device=rows.device)):
+        rows = (torch.arange(parents.size(0))[:, None] * self.beams + parents).flatten()
+        if not torch.equal(rows, torch.arange(rows.size(0))):
             self.state.reorder(rows)
 
     def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:
@@ -290,8 +261,8 @@ class PlainStepper:
         order = list(range(len(self.texts)))
         for source, target in zip(from_slots, to_slots, strict=True):
             order[target] = source
-        which = torch.tensor(order[:n], device=self.device)
-        kept = (which[:, None] * self.beams + torch.arange(self.beams, device=self.device)).flatten()
+        which = torch.tensor(order[:n])
+        kept = (which[:, None] * self.beams + torch.arange(self.beams)).flatten()
         self.texts = [self.texts[i] for i in order[:n]]
         self.tokens = self.tokens[which]
         if self.state is not None:

@@ -93,7 +93,7 @@ def search(
     usual = recipe.beams if recipe.temperature == 0 else 1
     wide = beam if beam is not None else usual if usual > 1 else BEAM
     answer_beam = wide if beam is not None or usual > 1 else 1
-    how: dict[str, Any] = {"temperature": 0.0, "batch_invariant": False}
+    how: dict[str, Any] = {"temperature": 0.0}
     room = net.config.block_size - len(ids)
     if model.kind == "gpt":
         how["max_new_tokens"] = room = min(new + len(prefix), room)

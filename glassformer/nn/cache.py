@@ -364,8 +364,7 @@ class KVCache:
 
     def compact(self, n: int) -> None:
         """Drop the columns that are no beam's ancestor; slots that have fewer left than others keep some of them. It reads
-        values of the device, so it is for the CPU; and how much is dropped depends on the neighbours, so `batch_invariant`
-        rules it out."""
+        values of the device, so it is for the CPU."""
         filled = self.filled(n)
         if self.beams == 1 or filled - self.compacted < COMPACT_EVERY * self.beams:
             return

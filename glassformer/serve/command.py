@@ -145,7 +145,7 @@ def run_server(
 ) -> None:
     """Serve until a signal comes. `names`: of hosts and origins. `opened`: called with the address of the live page once it
     can be asked for; who holds the token in it is the runs' owner, who may see their data. `watched`: runs, or folders of
-    runs, that are followed while they are trained. `how`: the device, `batch_invariant` and `learn`, as `Models` takes them."""
+    runs, that are followed while they are trained. `how`: the device and `learn`, as `Models` takes them."""
     host, port = address
     if not 0 <= port <= 65535:
         raise ConfigError("a port is a number from 0 to 65535, not {port}", port)

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -59,12 +58,11 @@ class Models:
         limits: Limits,
         *,
         device: str = "auto",
-        batch_invariant: bool = False,
         learn: bool = False,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.runs = {run.name: run for run in runs}
-        self.limits, self.batch_invariant, self.report = limits, batch_invariant, report
+        self.limits, self.report = limits, report
         self.devices = [name.strip() for name in device.split(",")]  # a worker on each
         # What is not a request is done here: reports, and other weights than those served.
         self.device = self.devices[0]
@@ -241,11 +239,8 @@ class Models:
     # ---- weights
 
     def load_model(self, run: ServedRun, device: str | None = None) -> TextModel:
-        """The run's model with its own weights, decoding as this server does."""
-        model = load(run.path, device=device or self.device)
-        if self.batch_invariant:
-            model.recipe = replace(model.recipe, decode=replace(model.recipe.decode, batch_invariant=True))
-        return model
+        """The run's model with its own weights."""
+        return load(run.path, device=device or self.device)
 
     async def load(self, run: ServedRun) -> list[Worker]:
         """The run's workers, loaded once however many ask."""

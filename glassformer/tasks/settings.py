@@ -24,7 +24,7 @@ from glassformer.tasks.text_model import LONGEST_TEXT, TextModel
 from glassformer.text.languages import is_unspaced
 from glassformer.text.tokenizer import UNK
 
-NO_SEARCH: dict[str, Any] = {"beam": None, "n_best": 1, "groups": 1, "diversity": 0.0}
+NO_SEARCH: dict[str, Any] = {"beam": None, "n_best": 1}
 NO_SAMPLING: dict[str, Any] = {"temperature": 0.0, "top_k": None, "top_p": None, "min_p": None, "num_samples": 1}
 USUAL_TEMPERATURE = 0.8  # a GPT whose recipe and caller leave it open samples at this
 
@@ -40,9 +40,7 @@ def changed(config: DecodeConfig, options: Mapping[str, Any]) -> DecodeConfig:
     """The config with options on top. Searching and sampling exclude each other: what is asked for now wins."""
     values, options = asdict(config), checked(options)
     samples = (options.get("temperature") or 0) > 0
-    searches = not samples and any(
-        options.get(name) is not None for name in ("beam", "n_best", "groups", "temperature")
-    )
+    searches = not samples and any(options.get(name) is not None for name in ("beam", "n_best", "temperature"))
     if samples:
         values |= NO_SEARCH
     if searches:
@@ -53,8 +51,7 @@ def changed(config: DecodeConfig, options: Mapping[str, Any]) -> DecodeConfig:
     # More answers than the recipe's beam keeps: it is as wide as they are many, unless a width was asked for, too.
     kept = values["beam"] or DecodeConfig().beams
     if options.get("beam") is None and not samples and values["n_best"] > kept:
-        groups = max(1, values["groups"])
-        values["beam"] = -(-values["n_best"] // groups) * groups
+        values["beam"] = values["n_best"]
     return DecodeConfig(**values)
 
 
@@ -73,7 +70,7 @@ def settings_on_top(base: DecodeConfig, samples: bool, /, **options: Any) -> Dec
     """The settings with options on top; `samples`: it is a GPT's, which samples unless it is told to search."""
     options = checked(options)
     if samples and base.beam is None:
-        asked = [name for name in ("beam", "n_best", "groups", "temperature") if options.get(name) is not None]
+        asked = [name for name in ("beam", "n_best", "temperature") if options.get(name) is not None]
         if not asked and base.temperature == 0:
             options = {"temperature": USUAL_TEMPERATURE, **options}
         elif asked == ["temperature"] and options["temperature"] == 0:

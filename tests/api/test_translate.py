@@ -33,8 +33,8 @@ def test_a_translation_is_what_the_model_says_to_the_text_laid_as_in_training(ru
 
 def test_blank_texts_stay_as_they_are_and_spacing_is_kept(runs: dict[str, Any]) -> None:
     model = runs["transformer"]
-    cat, dog = model.translate(["the cat", "a dog"], batch_invariant=True)
-    assert model.translate(["", "  ", " the cat\n\n  a dog \n"], batch_invariant=True) == [
+    cat, dog = model.translate(["the cat", "a dog"])
+    assert model.translate(["", "  ", " the cat\n\n  a dog \n"]) == [
         "",
         "  ",
         f" {cat}\n\n  {dog} \n",
@@ -45,12 +45,12 @@ def test_a_text_longer_than_the_block_is_the_answers_to_its_sentences(runs: dict
     """Caught: a long text cut off, or read at a length the model was never built for."""
     model = runs["transformer"]
     long = " ".join(SENTENCES)
-    answer = tasks.translate(model, [long], batch_invariant=True, align=True)[0][0]
+    answer = tasks.translate(model, [long], align=True)[0][0]
     assert len(answer.parts) > 3
     assert all(len(part.source_tokens) <= model.model.config.block_size for part in answer.parts)
     sources = ["".join(part.source_tokens[:-1]) for part in answer.parts]
     assert "".join(sources).replace(" ", "") == long.replace(" ", "")
-    assert answer.text == " ".join(model.translate(sources, batch_invariant=True))
+    assert answer.text == " ".join(model.translate(sources))
     assert answer.ids == [token for part in answer.parts for token in part.hypothesis.ids]
     last = answer.parts[-1]
     before = sum(len(part.source_tokens) for part in answer.parts[:-1])
@@ -155,13 +155,11 @@ def test_a_streamed_translation_is_the_greedy_one(runs: dict[str, Any]) -> None:
     long = " ".join(SENTENCES)
     for model in (runs["transformer"], runs["pairs"]):
         for text in ("the cat", "", "  ", " the cat\n\n  a dog \n", long):
-            assert "".join(model.stream(text)) == model.translate(text, beam=1, batch_invariant=True)
+            assert "".join(model.stream(text)) == model.translate(text, beam=1)
             drawn = {"temperature": 0.9, "seed": 3, "max_new_tokens": 9}
             assert "".join(model.stream(text, **drawn)) == model.translate(text, **drawn)
         drawing = copy.copy(model)  # of a run whose recipe draws
         drawing.recipe = replace(model.recipe, decode=replace(model.recipe.decode, temperature=1.5, beam=None))
         assert len({"".join(drawing.stream(long, seed=seed)) for seed in (1, 2)}) == 2
         letter = max(model.translate(long, beam=1).replace(" ", ""), key=model.translate(long, beam=1).count)
-        assert "".join(model.stream(long, stops=[letter])) == model.translate(
-            long, beam=1, stops=[letter], batch_invariant=True
-        )
+        assert "".join(model.stream(long, stops=[letter])) == model.translate(long, beam=1, stops=[letter])

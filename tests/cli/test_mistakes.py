@@ -115,7 +115,6 @@ MISTAKES: list[tuple[str, str]] = [
     ("translate runs/mt hello --resume", "--resume goes on with the answers to a file"),
     ("translate runs/mt hello --term 丂", "丂"),
     ("translate runs/mt hello --term cat --ban cat", "contains a sequence that is banned; drop one of the two"),
-    ("translate runs/mt hello --engine int8 --set batch_invariant=true", "batch_invariant"),
     ("translate runs/mt hello --ban ''", "an empty text cannot be banned"),
     ("generate runs/gpt a --stream --json", "--stream shows text as it comes and --json whole answers"),
     ("generate runs/gpt a b --stream", "--stream shows one text as it is written"),

@@ -90,10 +90,10 @@ def quick_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_arguments_stdin_and_file_give_the_same_answers(run: Path, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    by_argument = call("translate", run, *TEXTS, "--set", "batch_invariant=true")
-    by_pipe = call("translate", run, "--set", "batch_invariant=true", stdin=source.read_bytes())
-    by_file = call("translate", run, "--set", "batch_invariant=true", "--file", source, "--out", tmp_path / "out.txt")
-    expected = load(run).translate(TEXTS, batch_invariant=True)
+    by_argument = call("translate", run, *TEXTS)
+    by_pipe = call("translate", run, stdin=source.read_bytes())
+    by_file = call("translate", run, "--file", source, "--out", tmp_path / "out.txt")
+    expected = load(run).translate(TEXTS)
     assert by_argument.returncode == by_pipe.returncode == by_file.returncode == 0
     assert by_argument.stdout.decode().split("\n")[:-1] == expected
     assert by_argument.stdout == by_pipe.stdout == (tmp_path / "out.txt").read_bytes()
@@ -106,13 +106,13 @@ def test_a_bad_line_costs_a_sentence_and_not_its_neighbours(run: Path, tmp_path:
     glossary.write_text("cat\t1979\nriver\t丂\n", encoding="utf-8")
     bad = [b"\xff\xfe", "\ud800".encode("utf-8", "surrogatepass"), b"a\0b", b"x" * 1_000_000, b"the river"]
     stdin = b"Anna\n" + b"\n".join(bad) + b"\n\nthe cat\n"
-    done = call("translate", run, "--glossary", glossary, "--set", "batch_invariant=true", stdin=stdin)
+    done = call("translate", run, "--glossary", glossary, stdin=stdin)
     out, said = done.stdout.decode().split("\n"), done.stderr.decode().splitlines()
     model = load(run)
     assert out == [
-        *model.translate(["Anna"], batch_invariant=True),
+        *model.translate(["Anna"]),
         *[""] * 6,
-        *model.translate(["the cat"], batch_invariant=True, glossary={"cat": "1979"}),
+        *model.translate(["the cat"], glossary={"cat": "1979"}),
         "",
     ]
     assert "1979" in out[7] and done.returncode == 1

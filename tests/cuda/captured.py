@@ -41,7 +41,6 @@ def one(trial: int) -> tuple[int, int, int]:
         "beam": beam, "n_best": draw.randrange(1, beam + 1), "batch_size": draw.choice([None, 3, 64]), "max_new_tokens": most,
         "min_new_tokens": draw.choice([0, min(2, most)]), "alpha": draw.choice([0.0, 0.6, 1.0]),
         "length_rule": draw.choice(["gnmt", "power"]), "stop_rule": draw.choice(["exact", "first-k"]), "precision": "model",
-        "batch_invariant": draw.choice([False, False, True]),
     }  # fmt: skip
     if trial % 7 == 3:
         how = {"temperature": 1.0, "num_samples": 2, "top_k": 9, "max_new_tokens": most, "precision": "model"}

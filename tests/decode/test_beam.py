@@ -212,7 +212,7 @@ def rescored(model: object, source: list[int], ids: list[int], complete: bool) -
     "settings",
     [
         {"beam": 4, "n_best": 4},
-        {"beam": 6, "n_best": 6, "groups": 3, "diversity": 1.0, "length_rule": "power"},
+        {"beam": 6, "n_best": 6, "length_rule": "power"},
         {"beam": 1, "length_rule": "power-no-eos", "alpha": 2.0},
         {"temperature": 1.3, "num_samples": 4, "top_k": 9},
         {"beam": 4, "n_best": 4, "no_repeat_ngram": 2, "min_new_tokens": 4, "stop_rule": "first-k"},
@@ -235,40 +235,26 @@ def test_every_score_is_that_of_forced_decoding(settings: dict[str, object]) -> 
 def test_the_trace_tells_how_each_hypothesis_came_about() -> None:
     """Walking back from an ended candidate over its parents' slots gives the hypothesis; the sums add up."""
     model = TableModel(3, 5, 5, seed=3)
-    for groups, diversity in ((1, 0.0), (2, 0.7)):
-        config = DecodeConfig(beam=4, n_best=4, max_new_tokens=5, groups=groups, diversity=diversity)
-        for hypotheses in translate_batch(model, [[0], [1], [2]], config, special=CONTROLS, trace=True):
-            trace = hypotheses[0].trace
-            assert trace is not None and all(h.trace is trace for h in hypotheses)
-            told = set()
-            for place, candidates in enumerate(trace.steps):
-                slots = [c.slot for c in candidates if c.fate == "kept"]
-                assert len(slots) == len(set(slots)) <= 4
-                for c in candidates:
-                    if c.fate != "ended":
-                        continue
-                    assert c.token == EOS
-                    ids, parent, total = [], c.parent, c.logprob
-                    for earlier in reversed(trace.steps[:place]):
-                        node = next(e for e in earlier if e.slot == parent)
-                        ids.insert(0, node.token)
-                        parent, total = node.parent, total + node.logprob
-                    assert c.total == pytest.approx(total, abs=1e-9)
-                    told.add((tuple(ids), round(c.score, 9)))
-            assert {(tuple(h.ids), round(h.score, 9)) for h in hypotheses if h.complete} <= told
-
-
-def test_diverse_hypotheses_differ_more() -> None:
-    """Distinct words among the four best, summed over many sources: more of them with a price on repeating a word."""
-    model = small("transformer", seed=2, tie_output=False)
-    sources = [[5 + n % 12, 6 + n % 7] for n in range(20)]
-
-    def distinct(config: DecodeConfig) -> int:
-        return sum(len({t for h in hs for t in h.ids}) for hs in translate_batch(model, sources, config))
-
-    plain = DecodeConfig(beam=4, n_best=4, max_new_tokens=6, min_new_tokens=6)
-    diverse = DecodeConfig(beam=4, n_best=4, groups=4, diversity=2.0, max_new_tokens=6, min_new_tokens=6)
-    assert distinct(diverse) > 1.3 * distinct(plain)
+    config = DecodeConfig(beam=4, n_best=4, max_new_tokens=5)
+    for hypotheses in translate_batch(model, [[0], [1], [2]], config, special=CONTROLS, trace=True):
+        trace = hypotheses[0].trace
+        assert trace is not None and all(h.trace is trace for h in hypotheses)
+        told = set()
+        for place, candidates in enumerate(trace.steps):
+            slots = [c.slot for c in candidates if c.fate == "kept"]
+            assert len(slots) == len(set(slots)) <= 4
+            for c in candidates:
+                if c.fate != "ended":
+                    continue
+                assert c.token == EOS
+                ids, parent, total = [], c.parent, c.logprob
+                for earlier in reversed(trace.steps[:place]):
+                    node = next(e for e in earlier if e.slot == parent)
+                    ids.insert(0, node.token)
+                    parent, total = node.parent, total + node.logprob
+                assert c.total == pytest.approx(total, abs=1e-9)
+                told.add((tuple(ids), round(c.score, 9)))
+        assert {(tuple(h.ids), round(h.score, 9)) for h in hypotheses if h.complete} <= told
 
 
 def test_lengths_follow_the_source() -> None:

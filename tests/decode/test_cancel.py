@@ -36,21 +36,20 @@ def run_and_give_up(driver: Driver, requests: list[Request], given_up: dict[int,
 
 
 @pytest.mark.parametrize("kind", ["plain", "captured"])
-@pytest.mark.parametrize("batch_invariant", [False, True])
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
 def test_who_gives_up_is_gone_and_nobody_else_notices(
-    family: str, search: str, batch_invariant: bool, kind: str, monkeypatch: pytest.MonkeyPatch
+    family: str, search: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Caught: the slot of another freed in its place; an answer that comes all the same; a batch that never ends because its
-    last one was given up; batch-invariant, rows that leave and change their neighbours' shapes."""
+    last one was given up."""
     model = small(family, seed=2, tie_output=False, positions="rotary", block_size=24)
     kept = decoding_copy(model, TorchOps())
     monkeypatch.setattr(captured, "decoding_model", lambda *_: kept)
     draw = random.Random(7)
     texts = some_texts([draw.randrange(1, 14) for _ in range(12)], seed=3)
     requests = [Request(text, limits=(0, draw.randrange(3, 12))) for text in texts]
-    config = DecodeConfig(**SEARCHES[search], batch_size=5, batch_invariant=batch_invariant)
+    config = DecodeConfig(**SEARCHES[search], batch_size=5)
     make = captured.CapturedDriver if kind == "captured" else Driver
     alone = [next(iter(answer(model, [request], config)))[1] for request in requests]
     given_up = {0: {4}, 1: {0, 1}, 2: {9, 2}, 5: {7}, 6: {11, 10}}
@@ -75,18 +74,15 @@ def test_rows_are_free_at_once() -> None:
     assert (driver.n, driver.free_capacity) == (5, 3)
 
 
-@pytest.mark.parametrize("batch_invariant", [False, True])
-def test_a_seed_of_ones_own(batch_invariant: bool) -> None:
+def test_a_seed_of_ones_own() -> None:
     """Side by side, each request draws as it would if its seed were that of all. Caught: the seed of the first for everybody."""
     model = small("gpt", seed=2, tie_output=False, positions="rotary")
     texts = some_texts([3, 5, 4, 6], seed=1)
-    config = DecodeConfig(temperature=1.0, num_samples=2, max_new_tokens=8, batch_invariant=batch_invariant, seed=1)
+    config = DecodeConfig(temperature=1.0, num_samples=2, max_new_tokens=8, seed=1)
     seeds = [None, 7, 7, 2**40]
     together = dict(answer(model, [Request(t, seed=s) for t, s in zip(texts, seeds, strict=True)], config))
     for number, (text, seed) in enumerate(zip(texts, seeds, strict=True)):
-        own = DecodeConfig(
-            temperature=1.0, num_samples=2, max_new_tokens=8, batch_invariant=batch_invariant, seed=seed or 1
-        )
+        own = DecodeConfig(temperature=1.0, num_samples=2, max_new_tokens=8, seed=seed or 1)
         assert same([together[number]], [next(iter(answer(model, [Request(text)], own)))[1]])
     other = next(iter(answer(model, [Request(texts[1], seed=8)], config)))[1]
     assert [h.ids for h in other] != [h.ids for h in together[1]]

@@ -77,7 +77,6 @@ def test_captured_steps_write_what_the_plain_model_writes(trial: int, by_capture
         "beam": beam, "n_best": draw.randrange(1, beam + 1), "batch_size": draw.choice([2, 3, 16]), "max_new_tokens": most,
         "min_new_tokens": draw.choice([0, min(2, most)]), "alpha": draw.choice([0.0, 0.6, 1.0, -1.0, 2.0]),
         "length_rule": draw.choice(["gnmt", "power", "power-no-eos"]), "stop_rule": draw.choice(["exact", "first-k"]),
-        "batch_invariant": draw.choice([False, False, True]),
     }  # fmt: skip
     if trial % 7 == 3:
         how = {

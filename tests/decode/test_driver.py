@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 import threading
@@ -18,11 +17,9 @@ from glassformer.decode import Request, TokenConstraints, answer, driver, engine
 from glassformer.errors import ConfigError, UserError
 from glassformer.models.weights import weight_checksum
 from glassformer.text.tokenizer import Tokenizer
-from tests.counts import count
 from tests.laws.test_decoding_cache import SEARCHES, same, some_texts
 from tests.laws.test_decoding_neighbours import float_model
 from tests.laws.zoo import VOCABULARY, small
-from tests.tables import CONTROLS, TableModel, by_hand, everything
 from tests.uncached import uncached_batch
 
 
@@ -138,44 +135,16 @@ def test_four_threads_with_one_model_get_what_they_would_get_alone() -> None:
     assert all(same(again, alone[n]) for n in range(4) for again in found[n]) and model.training
 
 
-@pytest.mark.parametrize(("beam", "groups"), [(4, 4), (4, 2), (6, 3), (6, 2)])
-def test_diverse_answers_are_as_many_as_asked_for_and_different(beam: int, groups: int) -> None:
-    """Each of them one of all that could be written, with its score. Caught: two groups that end with one text; a text that is
-    banned for one row of a group and let through by another that came to the same token."""
-    for seed, (diversity, limit) in enumerate(itertools.product((0.2, 1.0), (3, 4))):
-        for offset in range(count(fast=2, soak=30)):
-            model = TableModel(4, 7, limit, seed=seed + 4 * offset, scale=2.5)
-            config = DecodeConfig(beam=beam, n_best=beam, groups=groups, diversity=diversity, max_new_tokens=limit)
-            found = translate_batch(model, [[n] for n in range(4)], config, special=CONTROLS)
-            for table, hypotheses in enumerate(found):
-                possible = {
-                    (p.ids, p.complete): by_hand(p, "gnmt", config.alpha) for p in everything(model, table, limit)
-                }
-                texts = [(tuple(h.ids), h.complete) for h in hypotheses]
-                assert len(set(texts)) == len(texts) == beam
-                assert [h.score for h in hypotheses] == pytest.approx([possible[text] for text in texts], abs=1e-6)
-
-
-def test_fewer_diverse_answers_than_asked_for_are_told() -> None:
-    """Six groups that share all but the last of three tokens, and four tokens to choose from."""
-    model = TableModel(4, 4, 3, seed=0, scale=2.5)
-    config = DecodeConfig(beam=6, n_best=6, groups=6, diversity=0.2, max_new_tokens=3)
-    with pytest.warns(UserWarning, match="different texts"):
-        found = translate_batch(model, [[n] for n in range(4)], config, special=CONTROLS)
-    assert min(map(len, found)) < 6
-
-
 def test_a_prompt_longer_than_the_block_is_cropped_and_it_is_said() -> None:
-    """Batch-invariant, too; and the crop is the context that generation would have come to."""
+    """The crop is the context that generation would have come to."""
     for positions in ("learned", "sinusoidal"):
         model = float_model("gpt", positions=positions, block_size=24)
         prompts = some_texts([61, 30, 5])
         config = DecodeConfig(beam=2, max_new_tokens=4, batch_size=4)
-        for batch_invariant in (False, True):
-            with pytest.warns(UserWarning, match="reads 24 at once"):
-                found = generate_batch(model, prompts, replace(config, batch_invariant=batch_invariant))
-            reference = uncached_batch(model, prompts, replace(config, engine="plain"))
-            assert [h[0].ids for h in found] == [h[0].ids for h in reference]
+        with pytest.warns(UserWarning, match="reads 24 at once"):
+            found = generate_batch(model, prompts, config)
+        reference = uncached_batch(model, prompts, replace(config, engine="plain"))
+        assert [h[0].ids for h in found] == [h[0].ids for h in reference]
 
 
 def test_a_quote_in_a_stop_string_of_a_word_tokenizer() -> None:

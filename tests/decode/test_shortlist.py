@@ -25,9 +25,7 @@ from tests.laws.test_decoding_cache import same
 SEARCHES: list[dict[str, Any]] = [
     {"beam": 1},
     {"beam": 3, "n_best": 3},
-    {"beam": 4, "n_best": 2, "groups": 2, "diversity": 0.3},
     {"beam": 3, "engine": "plain"},
-    {"beam": 3, "batch_invariant": True},
     {"temperature": 1.0, "num_samples": 2},
 ]
 PARITY = Shortlist(

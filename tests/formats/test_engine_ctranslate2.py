@@ -138,7 +138,6 @@ def test_a_stop_string_ends_a_greedy_text(in_float32: None) -> None:
     ("settings", "wishes", "said"),
     [
         ({"temperature": 1.0}, {}, "draws"),
-        ({"beam": 4, "groups": 2, "diversity": 0.5}, {}, "groups"),
         ({"repetition_penalty": 1.2}, {}, "repetition"),
         ({"stop_rule": "exact"}, {}, "first-k"),
         ({}, {"terms": (((7,),),)}, "glossary"),

@@ -19,7 +19,6 @@ from tests.uncached import uncached_batch
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"beam": 1},
     "beam": {"beam": 3, "n_best": 3},
-    "diverse": {"beam": 4, "n_best": 4, "groups": 2, "diversity": 0.5},
     "sampling": {"temperature": 1.0, "num_samples": 2, "top_p": 0.9},
 }
 NEW = 9

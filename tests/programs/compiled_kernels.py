@@ -17,7 +17,7 @@ OTHERS = {
     "i64": "columns written minimum limit finished_count finished_length unfinished_length tokens positions labels"
     " finished_ending",
     "i32": "finished_ids ids",
-    "i8": "done group_done never matrix transposed",
+    "i8": "done never matrix transposed",
 }
 KIND = {name: kind for kind, names in OTHERS.items() for name in names.split()}
 FLOATS = ("scale", "eps", "factor", "smoothing")

@@ -317,24 +317,3 @@ def test_a_worker_that_hangs_is_not_ready_and_then_not_alive(paths: list[Path]) 
             assert finish(connection)[0] == 200
         until(lambda: server.ask("GET", "/readyz")[0] == 200)
     assert Limits().hung_seconds < 10
-
-
-# ---- batch-invariant
-
-
-def test_batch_invariant_an_answer_does_not_depend_on_its_neighbours(paths: list[Path]) -> None:
-    texts = [
-        "the cat",
-        "a dog ran to the river; the river was cold",
-        "Anna lives in Paris",
-        "3 mai 1979",
-        "the mat",
-    ] * 3
-    asked = [{**ASKED, "q": text, "scores": True} for text in texts]
-    with running(paths[:1], batch_invariant=True) as server, ThreadPoolExecutor(15) as pool:
-        alone = [server.post("/translate", one) for one in asked]
-        with held_up() as go:
-            together = [pool.submit(server.post, "/translate", one) for one in asked]
-            until(lambda: server.worker("translator").held == len(asked))
-            go.set()
-            assert [one.result() for one in together] == alone

@@ -33,8 +33,8 @@ MAX_BEAMS = 8
 
 
 class StatePointers(NamedTuple):
-    """The tensors of a SearchState (slots.py) of one group, without that dimension: totals, unfinished_totals (n, K) float64;
-    written, minimum, limit, finished_count, unfinished_length, done, group_done (n,); finished_score, _ending, _length,
+    """The tensors of a SearchState (slots.py): totals, unfinished_totals (n, K) float64;
+    written, minimum, limit, finished_count, unfinished_length, done (n,); finished_score, _ending, _length,
     _eos_logprob (n, P); finished_ids, finished_logprobs (n, P, L); ids, logprobs (n, K, L); divisors (2, L + 2) float64."""
 
     totals: Any
@@ -42,7 +42,6 @@ class StatePointers(NamedTuple):
     minimum: Any
     limit: Any
     done: Any
-    group_done: Any
     finished_count: Any
     finished_score: Any
     finished_ending: Any
@@ -249,7 +248,6 @@ def update_done(
         stop_rule_met = (count >= N_KEEP) & (reachable <= worst)
     ends = at_limit | (alive == 0) | stop_rule_met
     tl.store(state.done + slot, ends.to(tl.int8))
-    tl.store(state.group_done + slot, ends.to(tl.int8))
     tl.store(state.totals + row, tl.where(ends, NEG_INF, totals), mask=in_b)
     tl.store(state.written + slot, now)
 
@@ -292,8 +290,7 @@ def supports_beam_step(state: Any) -> bool:
     """Can `beam_step` make the steps of this search?"""
     vocab_size, beams = state.vocab_size, state.beams
     return (
-        state.groups == 1
-        and len(state.ends) <= 1
+        len(state.ends) <= 1
         and state.config.stop_rule != "best-now"
         and not state.do_sample
         and state.dtype == torch.float32
@@ -313,7 +310,7 @@ def beam_step(state: Any, never: Tensor, cache: Any, logits: Tensor, n: int) -> 
         triton.next_power_of_2(partial_lse.size(1)), state.n_candidates, BLOCK_V, CHUNK,
     )  # fmt: skip
     own = StatePointers(
-        *(getattr(state, name).view(torch.int8) if name in ("done", "group_done") else getattr(state, name)
+        *(getattr(state, name).view(torch.int8) if name == "done" else getattr(state, name)
           for name in StatePointers._fields)
     )  # fmt: skip
     beam_kernel[(n,)](

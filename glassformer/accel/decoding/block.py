@@ -135,8 +135,7 @@ class FollowingNorm(nn.Module):
 
 
 class UnpaddedEncoder(Encoder):
-    """An encoder of `DecodingBlock`s. Whether a token is padding is a value of the device, so this is for the CPU; and how many
-    rows a product has depends on the neighbours, so `batch_invariant` rules it out."""
+    """An encoder of `DecodingBlock`s. Whether a token is padding is a value of the device, so this is for the CPU."""
 
     def forward(
         self, x: Float[Tensor, "B T C"], inputs: BlockInputs, *given: Any, **named: Any

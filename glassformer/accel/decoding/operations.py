@@ -212,8 +212,9 @@ class PackedOps(TorchOps):
     in), and one product of several weights side by side less than several. A single row gains nothing: it reads every weight
     once, in whatever order, so it uses the model's own. Packed weights are copies, made when they are first needed."""
 
-    def __init__(self, *, drops_padding: bool = True) -> None:
-        self.drops_padding = drops_padding
+    drops_padding = True
+
+    def __init__(self) -> None:
         self.packs: list[TransposedWeights] = []
         self.packed_output: tuple[Tensor, Tensor] | None = None  # the weight of the logits, and the same transposed
 

@@ -95,7 +95,6 @@ def unsupported(
         f"it has nothing for {setting}": setting is not None,
         "it cannot trace its beam": trace,
         "its draws cannot be repeated (decode.temperature above 0)": config.temperature > 0,
-        "it has no diverse groups (decode.groups)": config.groups > 1,
         "it counts repetition otherwise (decode.repetition_penalty)": config.repetition_penalty != 1,
         "it does not look for repetition in prompts (decode.no_repeat_ngram)": config.no_repeat_ngram > 0 and gpt,
         f"it stops by first-k (decode.stop_rule={config.stop_rule}; auto would do)": beam

@@ -40,9 +40,9 @@ class DecodeConfig:
         repetition_penalty: above 1: tokens that are there already become less likely
         no_repeat_ngram: above 0: no sequence of so many tokens twice
         allow_unknown: may the unknown word be written
-        shortlist: write only tokens of the sentence's shortlist: frequent ones and likely translations of its source
-            tokens; probabilities are then among these; none: on a CPU, where the run has one (distill makes it where
-            it pays)
+        shortlist: int8 and ctranslate2: write only tokens of the sentence's shortlist, frequent ones and likely
+            translations of its source tokens; probabilities are then among these; none: where the run has one (distill
+            makes it where it pays)
         batch_size: texts decoded at a time; none: as many as bring something and fit into memory; with 1 not even the
             last digits of an answer depend on other texts
         engine: what runs the model: plain (the model itself) and fast are ours; int8 and ctranslate2 are CTranslate2

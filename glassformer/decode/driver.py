@@ -46,7 +46,6 @@ from glassformer.decode.request import (
     check_settings,
 )
 from glassformer.decode.search import SearchState
-from glassformer.decode.shortlist import shortlist_of
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import (
     ExternalStepper,
@@ -58,7 +57,6 @@ from glassformer.decode.stepper import (
 from glassformer.decode.streaming import Decode, cut_at_stop, stopping_criterion
 from glassformer.errors import ConfigError, Notice
 from glassformer.language import _
-from glassformer.nn.known import is_as_built
 from glassformer.nn.modes import eval_mode
 
 LOOKAHEAD_BATCHES = 4  # batches of requests that are sorted by length together
@@ -91,7 +89,10 @@ class Driver:
                 "decode.engine={engine} answers with one model, and this is an ensemble; set decode.engine=auto",
                 engine=self.config.engine,
             )
-        self.shortlist = shortlist_of(model, self.config)
+        if self.config.shortlist and getattr(model, "shortlist", None) is None:
+            raise ConfigError(
+                "decode.shortlist=true, and this run has no shortlist; `glassformer improve RUN --only distill` makes one"
+            )
         self.model_config: ModelConfig = model.config
         self.has_source = self.model_config.family == "transformer"
         self.limits: dict[int, tuple[int, int]] = {}  # fewest and most new tokens, by the length of the text
@@ -127,7 +128,7 @@ class Driver:
 
     def make_job(self, request_id: int, request: Request) -> Job:
         """What the search has to know of a request: limits, constraints, and the hash that makes its random numbers its own."""
-        config, c, constraints, own = self.config, self.model_config, request.constraints, self.shortlist
+        config, c, constraints = self.config, self.model_config, request.constraints
         if constraints:
             constraints.check(c.vocab_size, self.special)
         length = len(request.ids) if constraints is NO_CONSTRAINTS and request.limits is None else -1
@@ -154,7 +155,6 @@ class Driver:
             constraints=constraints,
             stopping_criterion=self.text and stopping_criterion(self.text, constraints.stops),
             trace=BeamTrace() if self.trace else None,
-            shortlist=None if own is None else own.tokens(request.ids, self.special, constraints),
         )
 
     # ---- who is decoded with whom
@@ -177,9 +177,8 @@ class Driver:
         if isinstance(self.engine, LogitsEngine) and suits_external(self.model):
             stepper = ExternalStepper(self.engine.net(self.model, [one[1:] for one in self.pending]), beams, bos)
         else:
-            slices = weight.device.type == "cpu" and config.engine != "plain" and is_as_built(self.model)
             decodes = [decoding_model(member, config, slots * beams) for member in self.members]
-            steppers = [ModelStepper(member, slots, beams, bos, slices=slices) for member in decodes]
+            steppers = [ModelStepper(member, slots, beams, bos) for member in decodes]
             stepper = steppers[0] if len(steppers) == 1 else EnsembleStepper(steppers)
         limit, c = max(job.limit for *_, job in self.pending), self.model_config
         state = SearchState(

@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from glassformer.decode.constraints import Terms, choose_with_terms
+from glassformer.decode.constraints import choose_with_terms
 from glassformer.decode.filters import ban_sequences, force, no_repeat_ngram, repetition_penalty, sample, topk, warp
 from glassformer.decode.lengths import best_reachable, length_rule
 from glassformer.decode.request import Candidate, Ending, Fate
@@ -52,9 +52,6 @@ class SearchState(Slots):
     def step(self, logits: Float[Tensor, "R V"], n: int) -> tuple[Int[Tensor, "n K"], Int[Tensor, "n K"]]:
         """Every hypothesis of the first n slots a token longer. Returns the row that each continues, its parent, and its
         token."""
-        if self.outside is not None and self.any_shortlists:
-            rows = logits.view(n, self.beams, -1)
-            logits = rows.masked_fill(self.outside[:n, None], -math.inf).flatten(0, 1)
         logprobs = logits.log_softmax(-1, dtype=self.dtype)
         scores = self.apply_filters(logprobs, n).view(n, self.beams, -1)
         raw = logprobs.view_as(scores)
@@ -154,7 +151,7 @@ class SearchState(Slots):
             if not job.constraints.terms or job.constraints.token_at(length) is not None:
                 continue
             chosen = choose_with_terms(
-                Terms.of(job.constraints.terms),
+                job.constraints.terms,
                 self.ids[n, :, :length].tolist(),
                 self.totals[n].tolist(),
                 scores[n],

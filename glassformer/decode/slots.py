@@ -47,7 +47,6 @@ class Job:
     constraints: TokenConstraints = NO_CONSTRAINTS
     stopping_criterion: Callable[[Sequence[int]], bool] | None = None  # has a stop string been written?
     trace: BeamTrace | None = None
-    shortlist: np.ndarray | None = None  # the tokens it may write; None: all
 
 
 class Slots:
@@ -76,7 +75,6 @@ class Slots:
         never = sorted(token for token in special.banned(config.allow_unknown) if token < vocab_size)
         self.never = torch.tensor(never, dtype=torch.long, device=device)
         self.jobs: list[Job] = []
-        self.outside: Tensor | None = None  # by slot and token, where there are shortlists: not in it
         self.update_flags(0)
         # What the host knows of them without asking the device.
         self.written_host, self.minimum_host, self.limit_host = (np.zeros(n_slots, dtype=np.int64) for _ in range(3))
@@ -118,7 +116,6 @@ class Slots:
     def tensors(self) -> list[Tensor]:
         """Everything that begins with the slot."""
         alive = [self.written, self.minimum, self.limit, self.has_stops, self.done, self.totals, self.uniforms]
-        alive += [] if self.outside is None else [self.outside]
         return [*alive, self.finished_count, *self.answers()]
 
     def answers(self) -> list[Tensor]:
@@ -152,12 +149,6 @@ class Slots:
         given = np.array([[job.minimum, job.limit, job.stopping_criterion is not None] for job in jobs])
         self.minimum[start:end], self.limit[start:end], has_stops = on_device(given, device).unbind(1)
         self.has_stops[start:end] = has_stops.bool()
-        if any(job.shortlist is not None for job in jobs):
-            if self.outside is None:
-                self.outside = torch.zeros(len(self.written), self.vocab_size, dtype=torch.bool, device=device)
-            for slot, job in enumerate(jobs, start):
-                self.outside[slot] = True
-                self.outside[slot, slice(None) if job.shortlist is None else on_device(job.shortlist, device)] = False
         self.totals[start:end, 0] = 0.0  # every hypothesis begins empty, so there is one of it
         self.written_host[start:end] = 0
         self.minimum_host[start:end], self.limit_host[start:end] = given[:, 0], given[:, 1]
@@ -191,19 +182,18 @@ class Slots:
         """What a step has to see to, for the jobs from `start` on and, until all have left, those before."""
         c, jobs = self.config, self.jobs[start:]
         if start == 0:
-            self.any_terms = self.any_stops = self.any_traces = self.any_shortlists = False
+            self.any_terms = self.any_stops = self.any_traces = False
             self.any_filters = c.repetition_penalty != 1 or c.no_repeat_ngram > 0
         self.any_terms |= any(job.constraints.terms for job in jobs)
         self.any_stops |= any(job.stopping_criterion is not None for job in jobs)
         self.any_traces |= any(job.trace is not None for job in jobs)
-        self.any_shortlists |= any(job.shortlist is not None for job in jobs)
         # Does anything change with what has been written, beyond a minimum length?
         self.any_filters |= any(job.constraints is not NO_CONSTRAINTS and bool(job.constraints) for job in jobs)
 
     @property
     def needs_host(self) -> bool:
         """Is there something that a step has to ask the host for, or that a captured step does not do?"""
-        return self.any_terms or self.any_stops or self.any_traces or self.any_filters or self.any_shortlists
+        return self.any_terms or self.any_stops or self.any_traces or self.any_filters
 
     # ---- results
 

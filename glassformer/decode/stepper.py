@@ -22,7 +22,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from glassformer.config import ModelConfig
-from glassformer.decode.shortlist import SlicedOutput
 from glassformer.decode.slots import Job, Slots
 from glassformer.errors import Notice
 from glassformer.language import _
@@ -104,9 +103,8 @@ class ModelStepper:
 
     may_join = True
 
-    def __init__(self, model: Any, n_slots: int, beams: int, bos: int, *, slices: bool = False) -> None:
-        self.model, self.n_slots, self.beams, self.bos, self.slices = model, n_slots, beams, bos, slices
-        self.output: SlicedOutput | None = None  # `slices`: for the shortlists of the slots of now
+    def __init__(self, model: Any, n_slots: int, beams: int, bos: int) -> None:
+        self.model, self.n_slots, self.beams, self.bos = model, n_slots, beams, bos
         self.config: ModelConfig = model.config
         self.has_source = self.config.family == "transformer"
         self.cache: KVCache | None = None
@@ -119,7 +117,6 @@ class ModelStepper:
 
     def prefill(self, start: int, jobs: Sequence[Job], texts: Texts, copies: int) -> None:
         """`texts` are encoded or prefilled once each, for `copies` slots."""
-        self.output = None
         model, config, end, limit = self.model, self.config, start + len(jobs), max(job.limit for job in jobs)
         contexts = texts if self.has_source else [text[context_start(len(text), config) :] for text in texts]
         source, prompt = (self.source_width(texts), 0) if self.has_source else (0, max(map(len, contexts)))
@@ -155,18 +152,9 @@ class ModelStepper:
         n_keys = cache.filled(n) + self.beams
         if n_keys > cache.capacity:  # who joined beside longer ones stands further right than its own text needs
             cache.grow(n_keys + n_keys // 2)
-        if self.slices and self.output is None and state.outside is not None:
-            self.output = SlicedOutput(self.model, state.outside[:n])
-        return self.step(n, n_keys, cache.source_width(n))
-
-    def step(self, n: int, n_keys: int, n_source: int) -> Float[Tensor, "R V"]:
-        """The logits of what may follow the cache's tokens."""
-        assert self.cache is not None
-        tokens = self.cache.tokens[:n].view(-1, 1)
-        how: dict[str, Any] = {"n_keys": n_keys, "n_source": n_source}
-        if self.output is not None:
-            how["output"] = self.output
-        return self.model.step(tokens, self.cache, **how)[:, -1]  # type: ignore[no-any-return]
+        tokens = cache.tokens[:n].view(-1, 1)
+        logits = self.model.step(tokens, cache, n_keys=n_keys, n_source=cache.source_width(n))
+        return logits[:, -1]  # type: ignore[no-any-return]
 
     def recompute_contexts(self, state: Slots, n: int) -> None:
         """Prefills the last half of every context that is full anew, one for each beam."""
@@ -207,7 +195,6 @@ class ModelStepper:
     def move(self, from_slots: Sequence[int], to_slots: Sequence[int], n: int) -> None:
         """The cache's slots move."""
         assert self.cache is not None
-        self.output = None
         self.cache.move(from_slots, to_slots)
         for source, target in zip(from_slots, to_slots, strict=True):
             self.texts[target] = self.texts[source]

@@ -9,7 +9,7 @@ Nothing else decodes: search, server and probes call these three, on the model i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -98,12 +98,11 @@ class CausalModel(BaseModel):
         *,
         n_keys: int | None = None,
         n_source: int | None = None,
-        output: Callable[[Tensor], Tensor] | None = None,
     ) -> Float[Tensor, "R new V"]:
         """Append new tokens, a row for each beam of each sentence; the logits of what may follow each. `lengths` says how many of
         each sentence's are real, where texts of different lengths are read together (padded on the right). Attention covers
         the first `n_keys` columns of the cache and `n_source` tokens of the source: as many as are filled, or more, so that
-        a step of fixed shapes can be captured. `output`: a layer in the place of the model's output layer."""
+        a step of fixed shapes can be captured."""
         n, new = tokens.size(0) // cache.beams, tokens.size(1)
         cache.reserve(n, new, n_keys=n_keys, n_source=n_source, lengths=lengths)
         # A captured step must not look at what only the host knows; its tables were made before.
@@ -112,7 +111,7 @@ class CausalModel(BaseModel):
         x = self.decoder_input(tokens, cache.query_positions(), n_positions)
         x = self.decoder(x, inputs, cache.memory() or None, cache=cache)
         cache.advance()
-        return self.logits(x) if output is None else output(x)
+        return self.logits(x)
 
     def decoder_input(
         self, tokens: Tensor, positions: Tensor, n_positions: int | None, real: Tensor | None = None

@@ -146,10 +146,8 @@ def check_constraints(model: TextModel, constraints: TextConstraints, config: De
     for word in constraints.banned:
         if not word.strip():
             raise UserError("an empty text cannot be banned; leave it out")
-    if constraints.glossary and (config.temperature > 0 or config.groups > 1 or constraints.stops):
-        raise ConfigError(
-            "a glossary is met by a plain beam search; it goes with no temperature, no groups and no stop strings"
-        )
+    if constraints.glossary and (config.temperature > 0 or constraints.stops):
+        raise ConfigError("a glossary is met by a plain beam search; it goes with no temperature and no stop strings")
     asked = token_constraints(model, constraints, constraints.terms)
     decode = model.tokenizers.target.decode
     check_request(model._model, Request((), asked), config, model.special_tokens, decode)

@@ -17,6 +17,7 @@ import math
 import threading
 import weakref
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -196,7 +197,7 @@ class CTranslate2Engine:
         most, fewest = max(job.limit for _, job in batch), batch[0][1].minimum
         prefixes = [list(request.constraints.prefix) for request in requests]
         if self.has_source:
-            options["use_vmap"] = any(job.shortlist is not None for _, job in batch)
+            options["use_vmap"] = config.shortlist
             options |= {"max_decoding_length": most, "min_decoding_length": fewest, "max_input_length": 0}
             prefix = conversion.as_tokens(prefixes) if any(prefixes) else None
             sources = conversion.as_tokens(request.ids for request in requests)
@@ -231,7 +232,7 @@ class CTranslate2Engine:
             if job.stopping_criterion is not None:
                 end = next((n for n in range(1, len(ids) + 1) if job.stopping_criterion(ids[:n])), None)
                 ids, ended = (ids, ended) if end is None else (ids[:end], "stop")
-            counts = len(found) > 1 or job.shortlist is not None  # else the model's own, when somebody looks
+            counts = len(found) > 1 or config.shortlist  # else the model's own, when somebody looks
             score = rule.score(total, len(ids), ended == "eos") if counts else None
             answer = LazyHypothesis(ids, score, ended, scorer, rule)
             if request.constraints.prefix:  # CTranslate2 does not count what was given
@@ -287,4 +288,5 @@ def answer(
         raise ConfigError(
             "engine={engine} is CTranslate2, and {reason}; use engine=auto", engine=config.engine, reason=reason
         )
+    config = replace(config, shortlist=config.shortlist is not False and getattr(model, "shortlist", None) is not None)
     return cached_engine(model, special, config.engine).answer(model, batch, config)

@@ -72,14 +72,14 @@ def main() -> None:
     options = ["--text", text, "--test", test, "--minutes", given.minutes, "--out", given.out / "improve"]
     found = glassformer("improve", pairs, *given.settings, *options)
     noisy = sum(kind not in ("", "original") for _pair, _was, kind in rows)
-    told = (
-        f"{given.corpus}: {len(rows):,} pairs, noise in {noisy:,}; {found['pairs']['clean']:,} clean ones to learn from"
-    )
-    print(f"{told}; {found['wall'] / 60:.1f} minutes on {found['facts']['processor']}\n", flush=True)
-    print((given.out / "improve" / "improve.md").read_text(encoding="utf-8").partition("\n\n")[2])
+    told = f"{given.corpus}: {len(rows):,} pairs, noise in {noisy:,}; {found['pairs']['train']:,} to learn from"
+    print(f"{told}; {found['wall'] / 60:.1f} minutes\n", flush=True)
+    print(json.dumps({"steps": found["steps"], "test": found["test"]}, indent=1))
     if given.distill:
-        glassformer("improve", found["best"], "--only", "distill", "--test", test, "--out", given.out / "student")
-        print((given.out / "student" / "distill.md").read_text(encoding="utf-8").partition("\n\n")[2])
+        made = glassformer(
+            "improve", found["best"], "--only", "distill", "--test", test, "--out", given.out / "student"
+        )
+        print(json.dumps({"facts": made["facts"], "paired": made["paired"]}, indent=1))
 
 
 if __name__ == "__main__":

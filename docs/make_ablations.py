@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from glassformer.runs.report import markdown_table
+from glassformer_lab.report import markdown_table
 
 DOCS = Path(__file__).parent
 KEPT = DOCS / "figures" / "ablations"

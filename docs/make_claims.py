@@ -25,11 +25,11 @@ from site_hooks import verdict_marks
 
 from glassformer import plots
 from glassformer.language import in_language
-from glassformer.runs.runner import KEPT as TRIALS
-from glassformer.runs.runner import read_kept
 from glassformer_lab.claims.claim import DEFAULT, Claim, all_claims
 from glassformer_lab.claims.judgement import draw
 from glassformer_lab.claims.report import planned_trials, results_of
+from glassformer_lab.runner import KEPT as TRIALS
+from glassformer_lab.runner import read_kept
 
 DOCS = Path(__file__).parent
 KEPT = DOCS / "figures" / "claims"

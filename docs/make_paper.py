@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from glassformer.runs.report import markdown_table
+from glassformer_lab.report import markdown_table
 
 DOCS = Path(__file__).parent
 KEPT = DOCS / "figures" / "paper"

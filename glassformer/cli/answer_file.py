@@ -16,15 +16,15 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from io import RawIOBase
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 from glassformer.config import VERSION
-from glassformer.errors import ConfigError, UserError
+from glassformer.errors import UserError, writing
 from glassformer.files import structured
-from glassformer.files.durable import to_json, write_atomically
+from glassformer.files.durable import to_json, write_all, write_atomically
+from glassformer.files.owned import exclusive_lock
 from glassformer.language import _
 
 FORMAT = 1
@@ -52,42 +52,21 @@ def record_of(path: Path) -> Path:
 def read_record(path: Path) -> AnswerRecord | None:
     """The record beside an answer file; None where there is none that this command wrote."""
     try:
-        found: AnswerRecord = structured.read(record_of(path), AnswerRecord, 1 << 20)
+        record: AnswerRecord = structured.read(record_of(path), AnswerRecord, 1 << 20)
     except (OSError, structured.Unreadable):
         return None
-    return found if found.format == FORMAT else None
+    return record if record.format == FORMAT else None
 
 
-def sha256_of_input(file: BinaryIO) -> str:
-    """Of all that a seekable file holds; it is at its beginning afterwards."""
-    digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-    file.seek(0)
-    return digest
-
-
-def difference(there: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+def difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str | None:
     """What a job that was begun and one that is asked for differ in, in words."""
     others = {"verb": _("of another command"), "input": _("of another input file"), "run": _("of other weights")}
     for key, other in others.items():
-        if there.get(key) != wanted.get(key):
+        if there.get(key) != asked.get(key):
             return other
-    old, new = there.get("options") or {}, wanted.get("options") or {}
-    changed = sorted(k for k in {*old, *new} if old.get(k) != new.get(k)) if isinstance(old, dict) else ["options"]
+    old, new = there.get("options") or {}, asked.get("options") or {}
+    changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
     return _("with another setting of {changed}", ", ".join(changed)) if changed else None
-
-
-def lock(file: RawIOBase, path: Path) -> None:
-    """Two jobs that write one file would mix their answers; the second is refused. A kill frees the file."""
-    try:
-        import fcntl
-    except ImportError:
-        return  # this system has no such locks
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UserError("another process is writing {path}; let it end, or choose another --out", path) from None
-    except OSError:
-        pass  # a file system without locks
 
 
 class AnswerFile:
@@ -99,83 +78,63 @@ class AnswerFile:
         self.done = False
         self.digest = hashlib.sha256()
         self.recorded = 0.0
-        try:
-            self.file: BinaryIO = self.go_on() if resume and os.path.lexists(path) else self.begin()  # type: ignore[assignment]
-        except OSError as error:
-            raise UserError("{filename} cannot be written: {reason}", path, error.strerror) from None
-
-    def begin(self) -> RawIOBase:
-        """A new file, once the record says whose it will be; one that is there is never touched, unless it is empty and the
-        record says that it was begun so and broken off."""
-        record = read_record(self.path)
-        flags = os.O_NOFOLLOW | os.O_APPEND
-        if os.path.lexists(self.path):
-            empty = self.path.is_file() and not self.path.is_symlink() and self.path.stat().st_size == 0
-            if not empty or record is None or record.bytes or record.done:
-                raise UserError(
-                    "{path} is there already; go on with it by --resume, or delete it, or choose another --out",
-                    self.path,
-                )
-        elif os.path.lexists(record_of(self.path)) and record is None:
+        self.held = contextlib.ExitStack()
+        is_there, record = os.path.lexists(path), read_record(path)
+        # A kill at the very start leaves an empty file, and the record that it is ours.
+        is_begun = is_there and record is not None and not record.bytes and path.is_file() and not path.stat().st_size
+        if is_there and not (resume or is_begun):
             raise UserError(
-                "{record} is in the way and is not glassformer's; choose another --out", record_of(self.path)
+                "{path} is there already; go on with it by --resume, or delete it, or choose another --out", path
             )
-        else:
-            self.write_record()
-            flags = os.O_CREAT | os.O_EXCL
-        file = os.fdopen(os.open(self.path, os.O_WRONLY | flags, 0o666), "wb", buffering=0)
-        lock(file, self.path)
-        return file
-
-    def go_on(self) -> RawIOBase:
-        """The file of an interrupted job, behind its last whole answer, if it is this very job's."""
-        flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
-        file = os.fdopen(os.open(self.path, flags), "r+b", buffering=0)
-        try:
-            lock(file, self.path)
-            record = read_record(self.path)
-            if record is None:
+        if not is_there and record is None and os.path.lexists(record_of(path)):
+            raise UserError("{record} is in the way and is not glassformer's; choose another --out", record_of(path))
+        with writing(path):
+            if not is_there:
+                self.write_record()
+            elif record is None:
                 raise UserError(
                     "{path} was not begun by this command (there is no {name} beside it), so it "
                     "is left as it is; choose another --out, or delete it",
-                    self.path,
-                    record_of(self.path).name,
+                    path,
+                    record_of(path).name,
                 )
-            if (why := difference(record.job, self.job)) is not None:
+            elif (why := difference(record.job, self.job)) is not None:
                 raise UserError(
                     "{path} has the answers {why}, so it is left as it is; choose another --out, or delete it",
-                    self.path,
+                    path,
                     why,
                 )
-            self.check_answers(file, record)
-            self.lines, self.bytes, self.done = record.lines, record.bytes, record.done
-            file.truncate(self.bytes)
-            file.seek(self.bytes)
-        except BaseException:
-            file.close()
-            raise
-        return file
+            refusal = _("another process is writing {path}; let it end, or choose another --out", path)
+            self.held.enter_context(exclusive_lock(path, refusal))
+            self.file = self.held.enter_context(path.open("r+b", buffering=0))
+            if is_there:
+                self.go_on()
 
-    def check_answers(self, file: RawIOBase, record: AnswerRecord) -> None:
-        """Every byte that is to be kept is one that was written; behind the answers of a job that ended there is nothing."""
+    def go_on(self) -> None:
+        """Behind the last whole answer of an interrupted job. Every byte that is kept is one that was written; behind the answers
+        of a job that ended there is nothing."""
+        record = read_record(self.path)
+        assert record is not None
         left = record.bytes
-        while left > 0 and (block := file.read(min(left, 1 << 20))):
+        while left > 0 and (block := self.file.read(min(left, 1 << 20))):
             self.digest.update(block)
             left -= len(block)
-        longer = record.done and bool(file.read(1))
+        longer = record.done and bool(self.file.read(1))
         if left or longer or self.digest.hexdigest() != record.sha256:
+            self.held.close()
             raise UserError(
                 "{path} has been changed since its answers were written, so it is left as it is; choose another "
                 "--out, or delete it",
                 self.path,
             )
+        self.lines, self.bytes, self.done = record.lines, record.bytes, record.done
+        self.file.truncate(self.bytes)
+        self.file.seek(self.bytes)
 
     def write(self, text: str, lines: int) -> None:
         """The answers to so many lines more."""
         content = text.encode("utf-8")
-        place = 0
-        while place < len(content):
-            place += self.file.write(content[place:])
+        write_all(self.file.fileno(), content)
         self.digest.update(content)
         self.lines, self.bytes = self.lines + lines, self.bytes + len(content)
         if time.monotonic() - self.recorded > EVERY:
@@ -193,30 +152,11 @@ class AnswerFile:
         self.recorded = time.monotonic()
 
     def __enter__(self) -> AnswerFile:
-        try:
-            self.record()
-        except OSError as error:
-            self.__exit__(OSError, error, None)
-            raise UserError("{filename} cannot be written: {reason}", record_of(self.path), error.strerror) from None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.done = self.done or error is None
-        try:
-            if error is None:
-                self.record()
-            else:
-                with contextlib.suppress(OSError):
-                    self.record()
-        finally:
-            with contextlib.suppress(OSError):
-                self.file.close()
-
-
-def refuse_same_file(source: Path, out: Path) -> None:
-    """Answers are not written over the questions."""
-    with contextlib.suppress(OSError):
-        if out.samefile(source):
-            raise ConfigError("--file and --out are both {source}; the answers need a file of their own", source)
+        with self.held, contextlib.suppress(*() if error is None else (OSError,)):
+            self.record()

@@ -149,7 +149,7 @@ def generate(
         between = "\n" if as_json else f"\n{BETWEEN}\n"
         lines.stdout_write(between.join(text for output in job.answer(prompts) for text in output.lines) + "\n")
     else:
-        lines.reply(given, job)
+        lines.reply(given, lambda: job)
 
 
 # ---- models that read
@@ -186,7 +186,8 @@ def reply_by_reading(
     batch = batch_size or lines.BATCH
     fingerprint = lines.run_fingerprint(run, step) if given.out is not None else ""
     how: dict[str, Any] = {"batch": batch, "group": 8 * batch, "escape": lines.escaped, "unknown": unknown}
-    lines.reply(given, lines.TextJob(verb, fingerprint, options, answer, as_json, nothing, **how))
+    job = lines.TextJob(verb, fingerprint, options, answer, as_json, nothing, **how)
+    lines.reply(given, lambda: job)
 
 
 def fill(

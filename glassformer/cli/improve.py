@@ -18,18 +18,19 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli import lines
-from glassformer.cli.bulk import LocalWorkers, reply_in_bulk
+from glassformer.cli.bulk import make_workers
+from glassformer.cli.recipes import reading_settings
 from glassformer.cli.translate import OutputFormat, decode_options, make_job
 from glassformer.errors import ConfigError
 from glassformer.language import _, localized
 from glassformer.screen import RIGHT, make_table, say, table_console
 
 STEPS = {
-    "": ("overrides", "test", "minutes", "as_json"),
-    "distill": ("overrides", "test", "jobs", "as_json"),
+    "": ("overrides", "test", "minutes"),
+    "distill": ("overrides", "test", "jobs"),
     "backtranslate": ("tag", "jobs", "settings", "step"),
 }
-"""What can be asked for by `--only`, or all of it, with the options that each takes beside --text, --out and --device."""
+"""What can be asked for by `--only`, or all of it, with the options that each takes beside --text, --out, --device and --json."""
 TAG, MINUTES = "<bt>", 30.0
 
 # ---- pairs of texts and what a run makes of them
@@ -62,26 +63,17 @@ def make_pair_job(
     return replace(job, verb=verb, answer=answer, wide=0, options=job.options | {"tag": tag})
 
 
-def write_pairs(texts: Path, pairs: Path, job: partial[lines.TextJob], jobs: int | None, device: str) -> None:
-    """The pairs of a file's lines into a file, by one process or several; the same call goes on with what was broken off."""
-    given = lines.Input(None, texts, pairs, resume=True)
-    if jobs is not None:
-        reply_in_bulk(given, job, LocalWorkers(jobs, device))
-    else:
-        lines.reply(given, job())
-
-
 def pair_writer(
     verb: str, jobs: int | None, device: str, *, answer_first: bool = False
 ) -> Callable[[Path, Path, Path], None]:
     """For a study that has pairs made on its way: from a run, a file of texts and a file for the pairs. A text that has no answer
-    costs a sentence, and the study goes on without it."""
+    costs a sentence, and the study goes on without it; so does the same call after it was broken off."""
 
     def write(run: Path, texts: Path, pairs: Path) -> None:
         say(_("{run} translates {texts}", run, texts))
-        job = partial(make_pair_job, run.absolute(), device, None, {}, verb=verb, answer_first=answer_first)
+        made = partial(make_pair_job, run.absolute(), device, None, {}, verb=verb, answer_first=answer_first)
         try:
-            write_pairs(texts, pairs, job, jobs, device)
+            lines.reply(lines.Input(None, texts, pairs, resume=True), made, make_workers(jobs, device))
         except SystemExit as ended:
             if ended.code != 1:
                 raise
@@ -107,37 +99,49 @@ def backtranslate(
         )
     if tag != " ".join(tag.split()):
         raise ConfigError("--tag must not begin, end or double its blanks: {tag!r}", tag)
-    decoding = decode_options({}, settings)
     how: dict[str, Any] = {"verb": "backtranslate", "tag": tag, "answer_first": True}
-    write_pairs(text, out, partial(make_pair_job, run.absolute(), device, step, decoding, **how), jobs, device)
+    made = partial(make_pair_job, run.absolute(), device, step, decode_options({}, settings), **how)
+    lines.reply(lines.Input(None, text, out, resume=True), made, make_workers(jobs, device))
 
 
 # ---- what is shown
 
 
-def show_distillation(found: Any) -> None:
+def span(difference: dict[str, float]) -> tuple[str, str]:
+    """A gain and its interval."""
+    return f"{difference['value']:+.2f}", f"[{difference['low']:+.2f}, {difference['high']:+.2f}]"
+
+
+def show_distillation(report: dict[str, Any]) -> None:
     """Teacher and student beside each other."""
-    console, gap = table_console(), found.paired.difference
-    numbers = [(name, RIGHT) for name in (found.metric, _("in int8"), _("parameters"), _("sentences/s"))]
-    console.print(make_table(("", *numbers), found.rows()))
+    console, numbers = table_console(), (report["metric"], _("in int8"), _("parameters"), _("sentences/s"))
+    table = make_table(("", *((name, RIGHT) for name in numbers)))
+    for name, own in report["facts"].items():
+        size = f"{own['int8_mb']:.1f} MB", f"{own['parameters']:,.0f}"
+        table.add_row(name, f"{own['score']:.2f}", *size, f"{own['sentences_per_second']:,.1f}")
+    console.print(table)
+    gain, interval = span(report["paired"]["difference"])
     summary = _(
-        "student less teacher: {gap:+.2f} [{low:+.2f}, {high:+.2f}] on {examples:,} pairs of {split}; it is in {student}",
-        *(gap.value, gap.low, gap.high, found.examples, found.split, found.student),
+        "student less teacher: {gain} {interval} on {examples:,} pairs of {split}; it is in {student}",
+        *(gain, interval, report["examples"], report["split"], report["student"]),
     )
     console.print(summary, soft_wrap=True)
-    console.print(found.shortlist_in_words(), soft_wrap=True)
 
 
-def show_improvement(found: Any) -> None:
+def show_improvement(report: dict[str, Any]) -> None:
     """Every step with its gain, and all of them on the test pairs."""
-    console, gain = table_console(), found.test["difference"]
-    words = {"kept": _("kept"), "refused": _("refused")}
-    rows = [(*numbers, localized(words.get(verdict, ""))) for *numbers, verdict in found.rows()]
-    others = [(name, RIGHT) for name in (f"{found.metric} (val)", _("gain"), "95%", "p", "")]
-    console.print(make_table((_("step"), *others), rows))
+    console, numbers = table_console(), (f"{report['metric']} (val)", _("gain"), "95%", "p", "")
+    table = make_table((_("step"), *((name, RIGHT) for name in numbers)))
+    for step in report["steps"]:
+        verdict = localized(_("kept") if step["kept"] else _("refused"))
+        table.add_row(
+            step["step"], f"{step['second']['value']:.2f}", *span(step["difference"]), f"{step['p']:.3g}", verdict
+        )
+    console.print(table)
+    gain, interval = span(report["test"]["difference"])
     summary = _(
-        "on {pairs:,} test pairs: {gain:+.2f} [{low:+.2f}, {high:+.2f}] over the plain recipe; the best run is {best}",
-        *(found.pairs["test"], gain["value"], gain["low"], gain["high"], found.best),
+        "on {pairs:,} test pairs: {gain} {interval} over the plain recipe; the best run is {best}",
+        *(report["pairs"]["test"], gain, interval, report["best"]),
     )
     console.print(summary, soft_wrap=True)
 
@@ -146,15 +150,12 @@ def check_step(only: str, given: dict[str, Any]) -> None:
     """Refuse a step that there is not, and options that it does not take."""
     if only not in STEPS:
         raise ConfigError("--only is distill or backtranslate, not {step!r}", only)
-    named = {"as_json": "--json", "settings": "--set", "overrides": "KEY=VALUE"}
-    wrong = [
-        named.get(name, f"--{name}")
-        for name, value in given.items()
-        if value not in (None, False, []) and name not in STEPS[only]
-    ]
-    if wrong:
+    named = {"settings": "--set", "overrides": "KEY=VALUE"}
+    options = [name for name, value in given.items() if value not in (None, []) and name not in STEPS[only]]
+    if options:
         asked = f"improve --only {only}" if only else "improve"
-        raise ConfigError("`glassformer {command}` does not take {options}; leave that out", asked, ", ".join(wrong))
+        wrong = ", ".join(named.get(name, f"--{name}") for name in options)
+        raise ConfigError("`glassformer {command}` does not take {options}; leave that out", asked, wrong)
 
 
 def improve(
@@ -173,9 +174,9 @@ def improve(
     device: str = "auto",
     step: int | None = None,
 ) -> None:
-    """Clean the pairs, choose a recipe, train, translate text back, fine-tune and average: each step is kept only if held-out
-    pairs say that it helps (paired bootstrap), and told with its gain either way. OUT/improve.md and .json say what each step
-    brought, and which run is the best one. Changes are of the recipe that all trainings have: model.n_layer=2, train.steps=500.
+    """Train, translate text back, fine-tune: each step is kept only if held-out pairs say that it helps (paired bootstrap), and
+    told with its gain either way. OUT/improve.json says what each brought, and which run is the best one. Changes are of the
+    recipe that all trainings have: model.n_layer=2, train.steps=500.
 
     RUN --only distill makes a small student of a run, OUT/student: it learns what the run writes for its own training sources
     (sequence-level distillation), with a deep encoder and a shallow decoder, and is scored beside its teacher. Changes are of the
@@ -201,8 +202,7 @@ def improve(
     settings (--set NAME=VALUE): backtranslate: a setting of decode, such as beam=2.
     """
     given = {"overrides": overrides, "test": test, "minutes": minutes, "tag": tag, "jobs": jobs}
-    check_step(only, given | {"settings": settings, "as_json": as_json, "step": step})
-    lines.check_counts(jobs=jobs)
+    check_step(only, given | {"settings": settings, "step": step})
     if only == "backtranslate":
         how: dict[str, Any] = {"settings": settings, "device": device, "step": step}
         backtranslate(source, text, out, tag=TAG if tag is None else tag, jobs=jobs, **how)
@@ -213,23 +213,23 @@ def improve(
     from glassformer.improve.improve import improve as improve_pairs
 
     files = [word for word in overrides or () if "=" not in word and Path(word).exists() and not only]
-    how = {"overrides": [word for word in overrides or () if word not in files], "test": test, "device": device}
-    result: Any
+    changes = [word for word in overrides or () if word not in files]
+    how = {"test": test, "device": device, "overrides": changes}
     try:
         if only == "distill":
             place = out or source.parent / f"{source.name}-student"
-            result = distill(source, place, pair_writer("distill", jobs, device), texts=text, **how)
+            report = distill(source, place, pair_writer("distill", jobs, device), texts=text, **how)
         else:
             place = out or Path("runs") / f"{source.name.partition('.')[0]}-improved"
             write = pair_writer("improve", None, device, answer_first=True)
             how |= {"text": text, "minutes": MINUTES if minutes is None else minutes}
-            result = improve_pairs([source, *map(Path, files)], place, write, **how)
+            report = improve_pairs([source, *map(Path, files)], place, write, fields=reading_settings(changes), **how)
     except runs.Stopped:
         say(_("stopped; the same command goes on"))
         raise SystemExit(runs.STOPPED) from None
     if as_json:
-        print(json.dumps(result.to_dict(), ensure_ascii=False))
+        print(json.dumps(report, ensure_ascii=False))
     elif only == "distill":
-        show_distillation(result)
+        show_distillation(report)
     else:
-        show_improvement(result)
+        show_improvement(report)

@@ -5,21 +5,13 @@ A line that cannot be answered (not UTF-8, a NUL, far too long) keeps its place;
 
 from __future__ import annotations
 
-import os
-import stat
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
 
-from glassformer.errors import ConfigError, UserError
-from glassformer.files.user_data import GIVEN_BY_SHELL
+from glassformer.errors import UserError
 from glassformer.language import _
 
 READ = 1 << 16
-WRITER = 10  # seconds for somebody to begin writing into a named pipe
-GZIP = b"\x1f\x8b"  # the first bytes of what gzip has packed
 LONGEST_LINE = 400_000  # bytes; no text that is short enough to be answered has more
 
 
@@ -56,11 +48,8 @@ def read_line(raw: bytes, number: int) -> Line:
     try:
         return check_line(raw.removesuffix(b"\r").decode("utf-8"), number)
     except UnicodeDecodeError as error:
-        return Line(
-            number,
-            "",
-            _("byte {place} (0x{byte:02x}) is not UTF-8; convert the text to UTF-8", error.start + 1, raw[error.start]),
-        )
+        place, byte = error.start + 1, raw[error.start]
+        return Line(number, "", _("byte {place} (0x{byte:02x}) is not UTF-8; convert the text to UTF-8", place, byte))
 
 
 def raw_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
@@ -76,16 +65,13 @@ def raw_lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
         yield [start]
 
 
-def read_groups(
-    read: Callable[[int], bytes], batch: int, most: int, *, promptly: bool, before: int = 0
-) -> Iterator[list[Line]]:
+def read_groups(read: Callable[[int], bytes], batch: int, most: int, *, promptly: bool) -> Iterator[list[Line]]:
     """Groups of lines. Promptly: what has come is a group, so nobody waits for lines that are not there yet; a model that
     is busy finds more lines waiting the next time, of which it takes one batch at first and then more. Else every group but
-    the last has the size `most`, so groups always begin at the same lines. So many lines stand `before` the first."""
+    the last has the size `most`, so groups always begin at the same lines."""
     group: list[Line] = []
-    most = max(1, batch, most)
-    size = max(1, batch) if promptly else most
-    number = before
+    size = batch if promptly else most
+    number = 0
     for lines in raw_lines(read):
         for raw in lines:
             number += 1
@@ -98,40 +84,3 @@ def read_groups(
             group = []
     if group:
         yield group
-
-
-def open_pipe(path: Path) -> BinaryIO:
-    """A named pipe, once somebody has opened its other end: until then opening it would wait, and nobody may ever come."""
-    found: list[BinaryIO] = []
-    opening = threading.Thread(target=lambda: found.append(path.open("rb", buffering=0)), daemon=True)  # type: ignore[arg-type]
-    opening.start()
-    opening.join(WRITER)
-    if not found:
-        raise UserError(
-            "{path} is a pipe, and for {writer} seconds nobody has opened it to write; start the writer first, "
-            "or give a file",
-            path,
-            WRITER,
-        )
-    return found[0]
-
-
-def open_lines(path: Path) -> BinaryIO:
-    """A file of lines, or a pipe such as the shell's <(command); nothing else has an end."""
-    try:
-        named_pipe = stat.S_ISFIFO(path.stat().st_mode) and not path.as_posix().startswith(GIVEN_BY_SHELL)
-        file = open_pipe(path) if named_pipe else path.open("rb", buffering=0)
-    except IsADirectoryError:
-        raise ConfigError("--file takes a file with a text a line, and {path} is a folder", path) from None
-    except OSError as error:
-        raise UserError("{path} cannot be read: {reason}", path, error.strerror) from None
-    kind = os.fstat(file.fileno()).st_mode
-    if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)):
-        file.close()
-        raise ConfigError("--file takes a file with a text a line, and {path} is a device", path)
-    if stat.S_ISREG(kind) and os.pread(file.fileno(), len(GZIP), 0) == GZIP:
-        file.close()
-        raise ConfigError(
-            "--file takes a file with a text a line, and {path} is packed; unpack it: gunzip -k {path}", path
-        )
-    return file  # type: ignore[return-value]

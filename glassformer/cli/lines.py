@@ -7,31 +7,31 @@ answer; the others are answered all the same, and the exit code is 1.
 
 A model that writes is given many lines at a time, through the driver of decode/, and gives each answer as soon as it and those
 before it are there. Answers can go into a file. What was interrupted is gone on with by `--resume` (answer_file.py); groups
-of lines begin at fixed places, so the answers are those of a job that was never interrupted.
+of lines begin at fixed places, so the answers are those of a job that was never interrupted, and of one whose groups are
+answered by several processes (bulk.py).
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
-import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, Protocol
 
-from glassformer.cli.answer_file import AnswerFile, refuse_same_file, sha256_of_input
-from glassformer.cli.line_input import Line, check_line, open_lines, read_groups
+from glassformer.cli.answer_file import AnswerFile
+from glassformer.cli.line_input import Line, check_line, read_groups
 from glassformer.errors import ConfigError, UserError
+from glassformer.files.user_data import UserFile
 from glassformer.language import _, localized
 from glassformer.screen import Progress, say, warn
 
-G = TypeVar("G", bound=Sized)  # a group of lines, or what stands for one
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 BATCH = 32
 """Texts at a time for a model that reads, where nobody says otherwise."""
@@ -81,11 +81,6 @@ class Unknown:
         sentence = _("not in this model's vocabulary, and read as unknown: {shown}", shown)
         if (more := len(pieces) - SHOWN) > 0:
             sentence = _("{told} and {more:,} more", sentence, more)
-        if any(piece != piece.lower() and not self.pieces(piece.lower()) for piece in pieces):
-            sentence = _(
-                "{told}; in small letters it is known: a run trained with data.lowercase=true reads both alike",
-                sentence,
-            )
         self.say(sentence)
 
     def fact(self, text: str) -> dict[str, Any]:
@@ -172,8 +167,16 @@ class Input:
             raise ConfigError("texts come as arguments or from --file, not both")
         if self.resume and (self.file is None or self.out is None):
             raise ConfigError("--resume goes on with the answers to a file; say which by --file and --out")
-        if self.out is not None and self.file is not None:
-            refuse_same_file(self.file, self.out)
+        both_there = self.out is not None and self.file is not None and self.out.exists() and self.file.exists()
+        if both_there and os.path.samefile(self.out, self.file):  # type: ignore[arg-type]
+            raise ConfigError("--file and --out are both {source}; the answers need a file of their own", self.file)
+
+
+class Workers(Protocol):
+    """Processes that answer groups of lines (bulk.py)."""
+
+    def replies(self, make_job: Callable[[], TextJob], job: TextJob, groups: Iterable[list[Line]]) -> Iterator[Replies]:
+        """The answers to each group, in order, by jobs like this one."""
 
 
 def run_fingerprint(run: Path, step: int | None) -> str:
@@ -209,96 +212,34 @@ def stdout_write(text: str) -> None:
         raise SystemExit(0) from None
 
 
-class Throughput:
-    """Lines and tokens a second, on the display; `place` is how far the input has been read, in bytes."""
+class Throughput(Progress):
+    """The display of lines and tokens a second, over the bytes of a file."""
 
-    def __init__(self, verb: str, size: int) -> None:
-        self.display = Progress(verb, size)
-        self.began = time.monotonic()
-        self.lines = self.tokens = self.place = 0
+    def __init__(self, verb: str, file: UserFile) -> None:
+        super().__init__(verb, file.status.st_size)
+        self.file = file
+        self.lines = self.tokens = 0
 
     def advance(self, outputs: Sequence[Output]) -> None:
         """Count these answers and show it."""
         self.lines += len(outputs)
         self.tokens += sum(output.tokens for output in outputs)
-        seconds = max(1e-9, time.monotonic() - self.began)
+        seconds = max(1e-9, self.clock() - self.began)
         facts = f"{self.lines:,} lines  {self.lines / seconds:,.1f} lines/s"
         facts += f"  {self.tokens / seconds:,.0f} tokens/s" if self.tokens else ""
-        self.display.update(self.place, facts)
+        self.update(self.file.reader.position, facts)
 
 
-@dataclass
-class Source:
-    """Groups of lines, as they are read: from a file (with the display of how far it is), from stdin or from arguments."""
-
-    groups: Iterable[list[Line]]
-    facts: dict[str, Any]  # what its answers depend on, as far as it can be known
-    throughput: Throughput | None = None
-    escape: Callable[[str], str] = escaped
-    called: str = "line"
-
-
-def job_facts(job: TextJob, file: BinaryIO) -> dict[str, Any]:
-    """What an answer file is the answer to. A pipe cannot be read twice, so nothing is known of it."""
-    facts = {"verb": job.verb, "run": job.run, "options": job.options | {"lines a text": job.wide}}
-    if is_regular(file):
-        facts["input"] = {"sha256": sha256_of_input(file), "size": os.fstat(file.fileno()).st_size}
-    return facts
-
-
-def is_regular(file: BinaryIO) -> bool:
-    """Whether it can be read again from its beginning."""
-    return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-
-
-def file_source(given: Input, job: TextJob, file: BinaryIO) -> Source:
-    """The lines of a file or of a pipe."""
-    if given.resume and not is_regular(file):
-        raise ConfigError("--resume reads its input again from the start, and {file} is a pipe; use a file", given.file)
-    throughput = Throughput(job.verb, os.fstat(file.fileno()).st_size)
-
-    def read(size: int) -> bytes:
-        block = file.read(size)
-        throughput.place += len(block)
-        return block
-
-    facts = {} if given.out is None else job_facts(job, file)
-    return Source(read_groups(read, job.batch, job.group, promptly=False), facts, throughput)
-
-
-def or_one_empty_line(groups: Iterator[list[Line]]) -> Iterator[list[Line]]:
-    """The groups, or a single empty text where there is not one line."""
-    yield next(groups, [Line(1, "")])
-    yield from groups
-
-
-def stdin_source(job: TextJob) -> Source:
-    """The lines of stdin, each as soon as it is typed."""
-    if sys.stdin is None:
-        raise UserError("there is no stdin to read texts from; give texts, or --file")
-    if sys.stdin.isatty():
-        say(_("one text a line; end with Ctrl-D"))
-    descriptor = sys.stdin.fileno()
-    groups = read_groups(lambda size: os.read(descriptor, size), job.batch, job.group, promptly=True)
-    return Source(or_one_empty_line(groups) if job.begins else groups, {"verb": job.verb})
-
-
-def reply_to_groups(
-    groups: Iterable[G],
-    reply: Callable[[G], Replies],
+def write_answers(
+    replies: Iterable[Replies],
     write: Callable[[str, int], None],
     throughput: Throughput | None = None,
     escape: Callable[[str], str] = escaped,
     skip: int = 0,
 ) -> int:
-    """Answers lines and writes the answers as they come; how many lines could not be answered. The first `skip` lines have
-    been answered already: whole groups of them are passed over, and a group that was begun is answered from its first line,
-    in the company it had, without being written twice."""
+    """Writes the answers to groups of lines as they come, but for the first `skip`; how many lines could not be answered."""
     failures = 0
-    for group in groups:
-        if skip >= len(group):
-            skip -= len(group)
-            continue
+    for outputs in replies:
         waiting: list[Output] = []
         written = time.monotonic()
 
@@ -310,70 +251,97 @@ def reply_to_groups(
                     throughput.advance(waiting)
             waiting, written = [], time.monotonic()
 
-        for output, answered in reply(group):
+        for output, is_answer in outputs:
             if skip:
                 skip -= 1
                 continue
             waiting.append(output)
-            failures += not answered
+            failures += not is_answer
             if time.monotonic() - written > SOON:
                 flush()
         flush()
     return failures
 
 
-def reply_into(
-    answers: AnswerFile,
-    groups: Iterable[G],
-    reply: Callable[[G], Replies],
-    throughput: Throughput | None = None,
+def typed_groups(job: TextJob) -> Iterator[list[Line]]:
+    """The lines of stdin, each as soon as it is typed; for a job that begins without a text, one that is empty where there is
+    none."""
+    if sys.stdin is None:
+        raise UserError("there is no stdin to read texts from; give texts, or --file")
+    if sys.stdin.isatty():
+        say(_("one text a line; end with Ctrl-D"))
+    descriptor = sys.stdin.fileno()
+    groups = read_groups(lambda size: os.read(descriptor, size), job.batch, job.group, promptly=True)
+    if job.begins:
+        yield next(groups, [Line(1, "")])
+    yield from groups
+
+
+def reply_to_texts(given: Input, job: TextJob) -> int:
+    """Answers to texts of the command line, or of stdin; how many could not be answered."""
+    called, escape = ("text", job.escape) if given.texts else ("line", escaped)
+    texts = [[check_line(text, number) for number, text in enumerate(given.texts or (), 1)]]
+    replies = (job.reply(group, called) for group in (texts if given.texts else typed_groups(job)))
+    if given.out is None:
+        return write_answers(replies, lambda text, count: stdout_write(text), escape=escape)
+    with AnswerFile(given.out, {"verb": job.verb}, resume=False) as answers:
+        return write_answers(replies, answers.write)
+
+
+def reply_to_file(
+    given: Input, file: UserFile, job: TextJob, replies_to: Callable[[Iterable[list[Line]]], Iterable[Replies]]
 ) -> int:
-    """Answers into a file, after those that are there already; how many lines could not be answered."""
-    with answers:
+    """Answers to the lines of a file, from where the file of answers ends; how many lines could not be answered."""
+    facts: dict[str, Any] = {"verb": job.verb, "run": job.run, "options": job.options | {"lines a text": job.wide}}
+    if given.resume and not file.seekable:
+        raise ConfigError("--resume reads its input again from the start, and {file} is a pipe; use a file", given.file)
+    if given.out is not None and file.seekable:  # a pipe cannot be read twice, so nothing is known of it
+        found = file.facts()
+        facts["input"] = {"sha256": found.sha256, "size": found.size}
+        file.rewind()
+    throughput = Throughput(job.verb, file)
+    groups = read_groups(file.read, job.batch, job.group, promptly=False)
+    if given.out is None:
+        with throughput:
+            return write_answers(replies_to(groups), lambda text, count: stdout_write(text), throughput)
+    with throughput, AnswerFile(given.out, facts, resume=given.resume) as answers:
         if answers.done:
             say(_("{answers} is complete: all {lines:,} lines were answered already", answers.path, answers.lines))
             return 0
         if answers.lines:
             say(_("going on after line {lines:,}", answers.lines))
+        whole, begun = divmod(answers.lines, job.group)  # a group that was begun is answered in the company it had
         try:
-            return reply_to_groups(groups, reply, answers.write, throughput, skip=answers.lines)
+            replies = replies_to(itertools.islice(groups, whole, None))
+            return write_answers(replies, answers.write, throughput, skip=begun)
         except OSError as error:
             raise UserError(
                 "{filename} cannot be written: {reason}; {lines:,} answers are there, and --resume goes on with them",
-                error.filename or answers.path,
-                error.strerror,
-                answers.lines,
+                *(error.filename or answers.path, error.strerror, answers.lines),
             ) from None
 
 
-def reply(given: Input, job: TextJob) -> None:
-    """Answer what was asked, from wherever it comes to wherever it goes."""
+def reply(given: Input, make_job: Callable[[], TextJob], workers: Workers | None = None) -> None:
+    """Answer what was asked, from wherever it comes to wherever it goes; by `workers`, whose command goes on by itself."""
+    if workers is not None:
+        if given.file is None or given.out is None:
+            raise ConfigError(
+                "--jobs and --ray share out the lines of a file; name it by --file, and the answers' by --out"
+            )
+        given = replace(given, resume=True)
     given.check()
-    if given.file is not None:
+    if given.file is None:
+        failures = reply_to_texts(given, make_job())
+    else:
         from glassformer.decode.generate import full_collections_wait
 
-        with open_lines(given.file) as file, full_collections_wait():
-            failures = reply_to_source(given, job, file_source(given, job, file))
-    elif given.texts:
-        group = [check_line(text, number) for number, text in enumerate(given.texts, 1)]
-        escape = job.escape if given.out is None else escaped
-        failures = reply_to_source(given, job, Source([group], {"verb": job.verb}, escape=escape, called="text"))
-    else:
-        failures = reply_to_source(given, job, stdin_source(job))
+        with UserFile(given.file) as file:
+            job = make_job()
+            if workers is None:
+                with full_collections_wait():
+                    failures = reply_to_file(given, file, job, lambda groups: map(job.reply, groups))
+            else:  # its model is let go: the workers have their own
+                job = replace(job, answer=lambda texts: (), unknown=Unknown(lambda text: []))
+                failures = reply_to_file(given, file, job, lambda groups: workers.replies(make_job, job, groups))
     if failures:
         raise SystemExit(1)
-
-
-def reply_to_source(given: Input, job: TextJob, source: Source) -> int:
-    """Answers to stdout or into a file; how many lines could not be answered."""
-
-    def answered(group: list[Line]) -> Replies:
-        return job.reply(group, source.called)
-
-    with source.throughput.display if source.throughput is not None else nullcontext():
-        if given.out is not None:
-            answers = AnswerFile(given.out, source.facts, resume=given.resume)
-            return reply_into(answers, source.groups, answered, source.throughput)
-        return reply_to_groups(
-            source.groups, answered, lambda text, count: stdout_write(text), source.throughput, source.escape
-        )

@@ -173,7 +173,7 @@ def plan(recipe: str, overrides: list[str] | None = None, *, seconds: float = 5.
 
     recipe (RECIPE|FILE): A recipe's name, a .toml file or a file of data to train on.
     overrides (FILE|KEY.SUB=VALUE): Behind a file of data those for val and test; changes, such as train.steps=200.
-    seconds: How long to measure; the speed of steps that take longer is told by smaller ones.
+    seconds: How long to measure.
     """
     if (Path(recipe) / "run.json").exists():
         raise ConfigError(
@@ -190,7 +190,7 @@ def plan(recipe: str, overrides: list[str] | None = None, *, seconds: float = 5.
     cost = make_plan(known, seconds=seconds)
     columns, rows = (("", {"style": "bold"}), ""), [map(localized, row) for row in cost.rows()]
     console = table_console()
-    console.print(make_table(columns, rows, title=f"{recipe} on {cost.device}", show_header=False))
+    console.print(make_table(columns, rows, title=f"{recipe} on {localized(cost.device)}", show_header=False))
     if not cost.fits:
         console.print(_("It does not fit: {advice}", cost.advice), style="red", soft_wrap=True)
         raise SystemExit(1)

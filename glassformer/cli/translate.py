@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli import lines
-from glassformer.cli.bulk import LocalWorkers, RayWorkers, reply_in_bulk
+from glassformer.cli.bulk import make_workers
 from glassformer.config import DecodeConfig
 from glassformer.config.fields import coerce
 from glassformer.errors import ConfigError, UserError
@@ -90,8 +90,9 @@ def writing_job(verb: str, model: TextModel, config: DecodeConfig, as_json: bool
     whoever is done makes room for another; and no more, since a job that is resumed begins with such a group."""
     from glassformer.machine import rows_at_once
 
+    batch = config.batch_size or lines.BATCH
     group = BATCHES_TOGETHER * (config.batch_size or max(1, rows_at_once(model.device) // config.beams))
-    how: dict[str, Any] = {"batch": config.batch_size or lines.BATCH, "group": group, "nothing": {"answers": []}}
+    how: dict[str, Any] = {"batch": batch, "group": max(batch, group), "nothing": {"answers": []}}
     return lines.TextJob(verb, as_json=as_json, wide=1 if as_json else answers_a_text(config), **how, **facts)
 
 
@@ -278,18 +279,14 @@ def translate(
     if trace and not as_json:
         raise ConfigError("--trace tells more than a line can hold; add --json")
     constraints = make_constraints(term, glossary, prefix, ban, stop)
-    lines.check_counts(jobs=jobs)
-    in_bulk, runs = jobs is not None or ray, [run, *(ensemble or [])]
+    workers, runs = make_workers(jobs, device, ray=ray), [run, *(ensemble or [])]
     if document or markup or keep_numbers:
-        other = file is None or bool(texts) or resume or in_bulk or shown != OutputFormat()
+        other = file is None or bool(texts) or resume or workers is not None or shown != OutputFormat()
         check_document(document, markup, keep_numbers, other)
         assert file is not None
         how: dict[str, Any] = {"numbers": keep_numbers, "in_lines": document}
         write_document(runs, file, out, device, step, options, constraints, **how)
         return
-    runs = [path.absolute() for path in runs] if in_bulk else runs  # a worker may be in another folder
+    runs = [path.absolute() for path in runs] if workers is not None else runs  # a worker may be in another folder
     made = partial(make_job, runs, device, step, options, constraints, shown, names_run=out is not None)
-    if in_bulk:
-        reply_in_bulk(given, made, RayWorkers(jobs, device) if ray or jobs is None else LocalWorkers(jobs, device))
-    else:
-        lines.reply(given, made())
+    lines.reply(given, made, workers)

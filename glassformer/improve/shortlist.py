@@ -14,7 +14,7 @@ from glassformer.api import load
 from glassformer.data.store import run_examples
 from glassformer.decode.shortlist import NAME, Shortlist
 from glassformer.errors import UserError
-from glassformer.improve.trial import Pair, answered_by
+from glassformer.improve.comparison import Answered, Pair, answered
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import translations
 
@@ -79,6 +79,11 @@ def shortlist_of_run(run: RunFolder) -> Shortlist:
     )
 
 
+def score_and_speed(answers: Answered) -> dict[str, float]:
+    """The score and the sentences a second."""
+    return {"score": answers.score, "sentences_per_second": answers.speed}
+
+
 def keep_if_it_pays(run: RunFolder, pairs: Sequence[Pair], metric: str) -> dict[str, Any]:
     """Give a run a shortlist where on these held-out pairs it writes faster on a CPU and no worse, in 8 bits where that can be;
     what was measured."""
@@ -89,17 +94,10 @@ def keep_if_it_pays(run: RunFolder, pairs: Sequence[Pair], metric: str) -> dict[
         translations(model, [pairs[0][0]], engine=engine)
     except UserError:  # CTranslate2 is not there, or cannot say this model
         engine = model.recipe.decode.engine
-    without, with_it = (answered_by(model, pairs, metric, shortlist=on, engine=engine) for on in (False, True))
+    without, with_it = (answered(model, pairs, metric, shortlist=on, engine=engine) for on in (False, True))
     pays = with_it.score >= without.score - MAY_COST and with_it.speed >= MUST_GAIN * without.speed
     if pays:
         table.save(run.path / NAME)
     else:
         (run.path / NAME).unlink(missing_ok=True)
-    return {
-        "kept": pays,
-        "engine": engine,
-        "score": with_it.score,
-        "score_without": without.score,
-        "sentences_per_second": with_it.speed,
-        "sentences_per_second_without": without.speed,
-    }
+    return {"kept": pays, "engine": engine, "with_it": score_and_speed(with_it), "without": score_and_speed(without)}

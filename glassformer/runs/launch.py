@@ -22,6 +22,7 @@ from glassformer.config.changes import as_prepared, changes, check_changes
 from glassformer.config.recipe import RETIRED
 from glassformer.data.batches import check_task
 from glassformer.data.prepare import complete_model, prepare
+from glassformer.data.report import DataReport
 from glassformer.errors import UserError
 from glassformer.evaluation.generated import metric_of, with_metric
 from glassformer.files import durable
@@ -33,7 +34,7 @@ from glassformer.runs.facts import Build, check_build
 from glassformer.runs.fine_tune import write_start
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.metrics_log import MetricsLog, PhaseClock, has_record, truncate_log
-from glassformer.runs.overview import changed_sources, data_notes, overview
+from glassformer.runs.overview import data_notes, overview
 from glassformer.runs.session import Session, check_state
 from glassformer.runs.setup import is_compiled, make_session, pick_device, refuse_several
 from glassformer.runs.stop import Stopped, StopRequest
@@ -222,7 +223,7 @@ def train(
                 out,
             )
         session = make_run(recipe, out, stop, held, given, start, build)
-        for note in data_notes(session.run.path, session.recipe, session.trainer.batches, session.val_batches):
+        for note in data_notes(session):
             session.log.on_message(note)
             say(note)
         if session.config.metric != recipe.train.metric:
@@ -357,8 +358,9 @@ def resume(
             if changed or not run.sealed:
                 run.write_recipe(wanted, VERSION, run.facts["files"])
                 run = RunFolder(out)
-            for note in changed_sources(run.path):
-                say(note)
+            if (report := DataReport.read(run.path / "data")) is not None:
+                for note in report.changed_files():
+                    say(note)
             session = restored(run, step, trained_with, stop, build)
         return run_session(session, callbacks)
 

@@ -1,15 +1,11 @@
 """What `train` says before its first step: what will be trained, on what, for how long, what was left out of the data, and where
-it will probably not work.
-
-Everything is known by then and nothing is estimated but the cost, which is counted from the model and the batches; how long a
-step takes here shows after the first few (or before, with `glassformer plan`).
+it will probably not work; and after its last one: which weights it leaves, and why. `plan` shows the same beside its figures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,15 +14,19 @@ import torch
 from glassformer.config import Recipe
 from glassformer.data.batches import Batches, SentenceBatches
 from glassformer.data.report import DataReport
-from glassformer.evaluation.generated import TEACHER_FORCED, metric_of
+from glassformer.evaluation.generated import metric_of
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, NOISE, measure_name, measure_value
-from glassformer.evaluation.teacher_forced import validated_examples
-from glassformer.language import _, language, localized, padded, width
+from glassformer.language import _, localized, padded, width
 from glassformer.models.costs import costs
 from glassformer.runs.checkpoint import Damaged, read_state
 from glassformer.runs.folder import RunFolder
 from glassformer.runs.session import Session
 from glassformer.screen import short
+
+MANY_EPOCHS = 200
+SEEN_ENOUGH = 20  # times a token of the vocabulary is met in the training data, on average
+SINGLE_BYTES = 256  # a vocabulary of pieces has these anyway
+FAMILIES = {"transformer": _("encoder-decoder"), "gpt": "GPT", "bert": "BERT"}
 
 
 def too_long(batches: Batches, split: str, recipe: Recipe) -> Iterator[str]:
@@ -34,49 +34,42 @@ def too_long(batches: Batches, split: str, recipe: Recipe) -> Iterator[str]:
     if not isinstance(batches, SentenceBatches):
         return
     windowed = int((np.diff(np.flatnonzero(np.diff(batches.numbers, prepend=-1, append=-2))) > 1).sum())
-    if not batches.dropped and not windowed:
-        return
     count, total = batches.dropped or windowed, batches.dropped + len(batches.distinct)
+    if not count:
+        return
     lengths = np.maximum(batches.examples.source_lengths, batches.examples.row_lengths)
-    most = int(np.quantile(lengths, 0.99, method="higher"))
     given = recipe.data.max_length
     asked = given is not None and given < recipe.model.block_size and split == "train"
     setting, limit = ("data.max_length", given) if asked else ("model.block_size", recipe.model.block_size)
-    counts = {"count": count, "total": total, "split": split, "share": count / total}
+    counts = {
+        "count": count,
+        "total": total,
+        "split": split,
+        "share": count / total,
+        "setting": setting,
+        "limit": limit,
+    }
     if windowed:
         yield _(
             "{count:,} of {total:,} {split} examples ({share:.1%}) have more than {setting}={limit} tokens and are read in "
             "overlapping windows",
-            **counts | {"setting": setting, "limit": limit},
+            **counts,
         )
         return
     yield _(
         "{count:,} of {total:,} {split} examples ({share:.1%}) have more than {setting}={limit} tokens and are left "
         "out; 99% have at most {most}",
-        **counts | {"setting": setting, "limit": limit, "most": most},
+        **counts | {"most": int(np.quantile(lengths, 0.99, method="higher"))},
     )
 
 
-def data_notes(folder: Path, recipe: Recipe, train: Batches, val: Batches) -> Iterator[str]:
-    """A sentence for each thing that was left out, and for each source that is no longer what it was. `folder` is the run's."""
-    report = DataReport.read(folder / "data")
+def data_notes(session: Session) -> Iterator[str]:
+    """A sentence for each thing that was left out of the data, or was hardly meant."""
+    report = DataReport.read(session.run.path / "data")
     if report is not None:
         yield from report.notes()
-    yield from too_long(train, "train", recipe)
-    yield from too_long(val, "val", recipe)
-
-
-def changed_sources(folder: Path) -> Iterator[str]:
-    """A sentence for each source file that has changed since the run was prepared."""
-    report = DataReport.read(folder / "data")
-    if report is not None:
-        yield from report.changed_files()
-
-
-MANY_EPOCHS = 200
-SEEN_ENOUGH = 20  # times a token of the vocabulary is met in the training data, on average
-SINGLE_BYTES = 256  # a vocabulary of pieces has these anyway
-FAMILIES = {"transformer": _("encoder-decoder"), "gpt": "GPT", "bert": "BERT"}
+    yield from too_long(session.trainer.batches, "train", session.recipe)
+    yield from too_long(session.val_batches, "val", session.recipe)
 
 
 def cpu_in_words() -> str:
@@ -125,27 +118,18 @@ def examples_in_words(session: Session, report: DataReport | None) -> str:
 
 def left_out_in_words(session: Session, report: DataReport | None) -> str:
     """The number of examples left out of training, by reason; empty where none were."""
-    reasons = {
-        _("too long"): getattr(session.trainer.batches, "dropped", 0),
-        _("with an empty side"): 0 if report is None else sum(report.empty.values()),
-        _("unreadable"): 0 if report is None else report.skipped,
-        _("that would give away held-out ones"): 0 if report is None else report.left_out,
-    }
+    reasons = {_("too long"): getattr(session.trainer.batches, "dropped", 0)}
+    if report is not None:
+        reasons |= {_("with an empty side"): sum(report.empty.values()), _("unreadable"): report.skipped}
+        reasons |= {_("that would give away held-out ones"): report.left_out}
     return ", ".join(f"{count:,} {localized(reason)}" for reason, count in reasons.items() if count)
 
 
 def vocabulary_in_words(session: Session) -> str:
-    """How many tokens there are, and how many were asked for where that differs."""
-    config, tokenizers = session.recipe.data, session.tokenizers
+    """The kind of tokens and how many there are."""
+    tokenizers = session.tokenizers
     sizes = dict.fromkeys([tokenizers.source.vocab_size, tokenizers.target.vocab_size])
-    counts = " + ".join(f"{size:,}" for size in sizes)
-    if config.tokenizer_file is not None:
-        kind, file = tokenizers.target.kind, config.tokenizer_file
-        return _("{target_kind}, {counts} tokens, of {tokenizer_file}", kind, counts, file)
-    if config.tokenizer in ("bpe", "unigram", "word") and max(sizes) < config.vocab_size:
-        asked = config.tokenizer, counts, config.vocab_size
-        return _("{tokenizer}, {counts} tokens ({vocab_size:,} were asked for)", *asked)
-    return _("{tokenizer}, {counts} tokens", config.tokenizer, counts)
+    return _("{tokenizer}, {counts} tokens", tokenizers.target.kind, " + ".join(f"{size:,}" for size in sizes))
 
 
 def size_of(batches: Batches) -> int:
@@ -166,26 +150,6 @@ def steps_an_epoch(session: Session) -> float:
     return session.trainer.batches.epoch_length(session.trainer.progress.epoch) / session.recipe.data.copies
 
 
-def metric_in_words(session: Session) -> str:
-    """What "best" means, on how many examples it is measured, and how they are decoded."""
-    recipe, config = session.recipe, session.config
-    metric = metric_of(recipe)
-    parts = [_("{measure} on val, every {validate_every:,} steps", measure_name(metric), config.validate_every)]
-    if metric not in TEACHER_FORCED:
-        parts.append(_("of at most {validate_examples:,} examples", config.validate_examples))
-        beams = recipe.decode.beams
-        if recipe.data.task == "pairs":
-            parts.append(
-                _("decoded greedily (`evaluate` decodes with beam {beams})", beams)
-                if beams > 1
-                else _("decoded greedily")
-            )
-    count, measured = size_of(session.val_batches), validated_examples(session.val_batches, recipe)
-    if measured < count:
-        parts.append(_("the loss on the first {measured:,} of {count:,}", measured, count))
-    return ("，" if language() == "zh" else ", ").join(map(localized, parts))
-
-
 def bytes_a_parameter(recipe: Recipe) -> int:
     """Bytes that do not depend on the batch: weights, gradients, two moments (Adam's; Muon has one for its matrices, which is
     counted as if it were two) and the moving average, in float32."""
@@ -199,8 +163,7 @@ def cost_in_words(session: Session) -> str:
     flops = costs(recipe.model).training_flops * tokens * (2 if config.r_drop else 1)
     fixed = session.model.num_params() * bytes_a_parameter(recipe)
     return _(
-        "{tokens} target tokens, {flops}FLOP; {bytes}B for weights, gradients and optimizer; "
-        "the time left shows after some steps",
+        "{tokens} target tokens, {flops}FLOP; {bytes}B for weights, gradients and optimizer",
         *map(short, (tokens, flops, fixed)),
     )
 
@@ -209,38 +172,20 @@ def rows_of(session: Session) -> dict[str, str]:
     """The table, by its labels."""
     config, epoch = session.config, steps_an_epoch(session)
     report = DataReport.read(session.run.path / "data")
-    epochs = config.steps / epoch
+    epochs = f"{config.steps / epoch:,.{1 if config.steps < 10 * epoch else 0}f}"
+    measure = measure_name(metric_of(session.recipe))
     rows = {
         _("device"): device_in_words(session),
         _("model"): model_in_words(session),
-        **({_("changed by"): changed} if (changed := session.run.facts.get("build")) else {}),
+        _("changed by"): session.run.facts.get("build", ""),
         _("examples"): examples_in_words(session, report),
         _("left out"): left_out_in_words(session, report),
         _("vocabulary"): vocabulary_in_words(session),
-        _("steps"): localized(
-            _(
-                "{steps:,}, {epoch:,.0f} an epoch: {epochs} epochs",
-                config.steps,
-                max(1.0, epoch),
-                f"{epochs:,.{(1 if epochs < 10 else 0)}f}",
-            )
-        ),
-        _("rate"): localized(_("{schedule}, {warmup:,} steps of warm-up", config.schedule, config.warmup)),
-        _("best is by"): metric_in_words(session),
+        _("steps"): _("{steps:,}, {epoch:,.0f} an epoch: {epochs} epochs", config.steps, max(1.0, epoch), epochs),
+        _("best is by"): _("{measure} on val, every {validate_every:,} steps", measure, config.validate_every),
         _("cost"): cost_in_words(session),
     }
     return {localized(label): localized(text) for label, text in rows.items() if text}
-
-
-def occurrences(session: Session) -> float | None:
-    """How often the tokens of the vocabulary are met in training, on average; None where the size is what occurs anyway."""
-    batches, config = session.trainer.batches, session.recipe.data
-    if config.tokenizer not in ("bpe", "unigram") or config.tokenizer_file is not None or config.multiplied:
-        return None
-    tokens = tokens_an_epoch(batches)
-    if isinstance(batches, SentenceBatches) and session.tokenizers.shared:
-        tokens += int(batches.source.sum()) if config.task == "pairs" and batches.source is not None else 0
-    return tokens / max(1, session.tokenizers.target.vocab_size)
 
 
 def schedule_warnings(recipe: Recipe, epoch: float, count: int) -> Iterator[str]:
@@ -252,43 +197,40 @@ def schedule_warnings(recipe: Recipe, epoch: float, count: int) -> Iterator[str]
         yield _(
             "{epochs:,.0f} epochs of {count:,} {what}: the model will know them by heart long before; fewer steps "
             "(train.steps={epoch} is 50 epochs), or train.patience=5 to stop when it gets no better",
-            epochs,
-            count,
-            what,
-            max(1, round(50 * epoch)),
+            *(epochs, count, what, max(1, round(50 * epoch))),
         )
     if config.warmup >= config.steps and config.schedule != "constant":
         yield _(
             "train.warmup={warmup} is not over when the run is (train.steps={steps}): the learning rate never "
             "reaches its height; train.warmup={value} would",
-            config.warmup,
-            config.steps,
-            max(1, config.steps // 10),
+            *(config.warmup, config.steps, max(1, config.steps // 10)),
         )
     if config.validate_every > config.steps:
         yield _(
             "train.validate_every={validate_every} is more than all {steps:,} steps: the only validation is "
             "the last, so there is no best one to choose",
-            config.validate_every,
-            config.steps,
+            *(config.validate_every, config.steps),
         )
 
 
 def warnings(session: Session) -> Iterator[str]:
     """Where it will probably not work, a sentence each, with what to change."""
-    count = size_of(session.trainer.batches) // session.recipe.data.copies
+    batches, config = session.trainer.batches, session.recipe.data
+    count = size_of(batches) // config.copies
     yield from schedule_warnings(session.recipe, steps_an_epoch(session), count)
-    met = occurrences(session)
     size = session.tokenizers.target.vocab_size
-    if met is not None and met < SEEN_ENOUGH and size > 2 * SINGLE_BYTES:
+    if config.tokenizer not in ("bpe", "unigram") or config.tokenizer_file is not None or config.multiplied:
+        return  # the size is what occurs anyway, or somebody's choice
+    tokens = tokens_an_epoch(batches)
+    if config.task == "pairs" and session.tokenizers.shared and isinstance(batches, SentenceBatches):
+        tokens += 0 if batches.source is None else int(batches.source.sum())
+    met = tokens / max(1, size)
+    if met < SEEN_ENOUGH and size > 2 * SINGLE_BYTES:
         better = max(2 * SINGLE_BYTES, int(size * met / (2 * SEEN_ENOUGH)) // 100 * 100)
         yield _(
             "a vocabulary of {size:,} for {count:,} examples: a token is met {met:.1f} times on average, too few to learn "
             "what it means; data.vocab_size={better} gives shorter pieces that are met more often",
-            size,
-            count,
-            met,
-            better,
+            *(size, count, met, better),
         )
 
 
@@ -308,39 +250,29 @@ def which_weights(run: RunFolder, recipe: Recipe) -> str:
     state: dict[str, Any] = {}
     with suppress(Damaged):
         state = read_state(run.final)
-    weights, last, metric = state.get("weights", {}), state.get("step"), metric_of(recipe)
+    weights, metric = state.get("weights", {}), metric_of(recipe)
     averaged = weights.get("averaged", [])
     if len(averaged) > 1:
         return _(
             "the mean of the weights at {n_steps} steps, {first:,} to {last:,} (train.average_last={average_last})",
-            len(averaged),
-            averaged[0],
-            averaged[-1],
-            recipe.train.average_last,
+            *(len(averaged), averaged[0], averaged[-1], recipe.train.average_last),
         )
-    step = averaged[0] if averaged else weights.get("step", last)
+    step = averaged[0] if averaged else weights.get("step", state.get("step"))
     scores = {line["step"]: line[f"val_{metric}"] for line in run.metrics() if f"val_{metric}" in line}
-    if averaged or step not in scores:
-        is_last = step == last
-        return _("the weights of step {step:,}, the last", step) if is_last else _("the weights of step {step:,}", step)
+    if step not in scores:
+        return _("the weights of step {step:,}", step)
     if metric not in BETTER_WHEN_LOWER and scores[step] < NOISE:
         return _(
             "the weights of step {step:,}, with the lowest loss on val ({measure} never reached {noise:.0f})",
-            step,
-            measure_name(metric),
-            NOISE,
-        )
-    values = {"step": step, "measure": measure_name(metric), "best": measure_value(metric, scores[step])}
-    if step != last and last in scores:
-        return _(
-            "the weights of step {step:,}, with the best {measure} on val ({best}; {value} at the last step, {last:,})",
-            value=measure_value(metric, scores[last]),
-            last=last,
-            **values,
+            *(step, measure_name(metric), NOISE),
         )
     return _(
         "the weights of step {step:,}, with the best {measure} on val ({best}, of {count} validation{plural})",
-        count=len(scores),
-        plural="s" if len(scores) != 1 else "",
-        **values,
+        *(
+            step,
+            measure_name(metric),
+            measure_value(metric, scores[step]),
+            len(scores),
+            "s" if len(scores) != 1 else "",
+        ),
     )

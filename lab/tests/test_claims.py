@@ -18,7 +18,6 @@ import torch
 
 from glassformer.errors import UserError
 from glassformer.language import in_language
-from glassformer.runs.runner import KEPT, TrialCall, run_trials
 from glassformer_lab.claims import decoder_only, heads, parts, rnn, timing, training
 from glassformer_lab.claims.batching import as_rows, pack
 from glassformer_lab.claims.claim import (
@@ -38,6 +37,7 @@ from glassformer_lab.claims.report import markdown, run
 from glassformer_lab.claims.rnn import RecurrentTranslator
 from glassformer_lab.claims.scale import power_law
 from glassformer_lab.claims.training import Letters, Strings, TrainArgs, exact_match, make_pairs, share_at, summed_loss
+from glassformer_lab.runner import KEPT, TrialCall, run_trials
 from glassformer_lab.verdict import verdict
 
 TINY = Budget("quick", 1, 0.002)

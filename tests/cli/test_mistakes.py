@@ -63,7 +63,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("train nowhere.toml", "there is no recipe file nowhere.toml"),
     ("train mine.toml data.train=pears.tsv", "pears.tsv (did you mean 'pairs.tsv'?)"),
     ("translate runs/nowhere hello", "there is no run runs/nowhere"),
-    ("translate runs/mt --file nowhere.txt", "nowhere.txt cannot be read: No such file or directory"),
+    ("translate runs/mt --file nowhere.txt", "there is no file nowhere.txt"),
     ("translate runs/mt --file lines.txt --out no/such/folder.txt", "no/such/folder.txt cannot be written"),
     ("translate runs/mt hello --glossary nowhere.tsv", "the glossary nowhere.tsv cannot be read"),
     ("evaluate runs/nowhere", "there is no run runs/nowhere"),
@@ -79,7 +79,7 @@ MISTAKES: list[tuple[str, str]] = [
     ("train mine.toml --out thesis", "thesis"),
     ("train thesis --resume", "thesis is not a run"),
     ("translate thesis hello", "thesis is not a run: it has no run.json"),
-    ("translate runs/mt --file thesis", "--file takes a file with a text a line, and thesis is a folder"),
+    ("translate runs/mt --file thesis", "thesis is a folder, not a file"),
     ("translate runs/mt --file /dev/zero", "/dev/zero is a device"),
     ("translate runs/mt --file lines.txt --out pairs.tsv", "pairs.tsv is there already"),
     ("translate runs/mt --file lines.txt --out lines.txt", "the answers need a file of their own"),
@@ -172,7 +172,6 @@ MISTAKES: list[tuple[str, str]] = [
     ("data clean pairs.tsv latin.tsv --out c.tsv", "pairs.tsv, latin.tsv: give one file of pairs, or two aligned ones"),
     ("data clean pairs.tsv --out c.xlsx", "--out c.xlsx: clean pairs are written as a TSV"),
     ("data clean pairs.tsv --out no/c.tsv", "there is no folder no to write c.tsv into"),
-    ("improve pairs.tsv latin.tsv", "pairs.tsv, latin.tsv: give one file of pairs, or two aligned ones"),
     ("train mine.toml --out", "--out takes a value"),
     # ---- a decoder alone, positions, made-up data
     (
@@ -200,8 +199,8 @@ MISTAKES: list[tuple[str, str]] = [
     ("init --task classify", "name the file"),
     ("improve runs/mt --only backtranslate --out new.tsv", "text of the target language by --text"),
     (
-        "improve runs/mt --only backtranslate --text lines.txt --out new.tsv --minutes 3 --json",
-        "--minutes, --json; leave",
+        "improve runs/mt --only backtranslate --text lines.txt --out new.tsv --minutes 3",
+        "does not take --minutes; leave",
     ),
     ("improve runs/mt --only clean", "--only is distill or backtranslate, not 'clean'"),
     ("improve pairs.tsv --jobs 2", "`glassformer improve` does not take --jobs"),

@@ -10,14 +10,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from glassformer.cli import bulk, translate
+from glassformer.cli import translate
 from glassformer.errors import UserError
-from tests.cli.test_bulk import reply, wait_for
+from tests.cli.test_bulk import wait_for
 from tests.commands import call
 from tests.talking import make_run
 
@@ -41,7 +40,7 @@ def actors() -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children(recursive=True):
         try:
-            found += [child] if child.cmdline()[:1] and child.cmdline()[0].startswith("ray::MapWorker") else []
+            found += [child] if child.cmdline()[:1] and child.cmdline()[0].startswith("ray::Answerer") else []
         except psutil.NoSuchProcess:
             continue
     return found
@@ -72,21 +71,6 @@ def test_killed_actors_and_a_killed_command(cluster: str, tmp_path: Path) -> Non
         codes.append(job.wait(200))
     assert codes == [-signal.SIGKILL, 1]
     assert out.read_bytes() == whole.read_bytes()
-
-
-@pytest.mark.slow
-def test_what_a_worker_cannot_do_is_a_sentence(cluster: str, tmp_path: Path) -> None:
-    """Broken variant: Ray's traceback, of a file that lies on one machine alone."""
-    run, source = make_run(tmp_path / "run"), tmp_path / "source.txt"
-    source.write_text("the cat\n" * 20, encoding="utf-8")
-
-    def elsewhere(request: Any, chunks: Any) -> Any:
-        source.rename(tmp_path / "moved.txt")
-        yield from bulk.RayWorkers(1, "cpu")(request, chunks)
-
-    with pytest.raises(UserError, match=r"source\.txt cannot be read by a worker: No such file") as error:
-        reply(run, source, tmp_path / "out.txt", elsewhere)
-    assert "\n" not in str(error.value)
 
 
 def test_without_ray_its_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,6 @@ from glassformer.formats.untrusted import read_tensor_file, write_tensor_file
 from glassformer.runs.checkpoint import problem, read_checkpoint, recover, write_checkpoint
 from glassformer.runs.facts import read_facts, write_facts
 from glassformer.runs.metrics_log import LogFile
-from glassformer.runs.runner import KEPT, TrialCall, read_kept, run_trials
 from glassformer.serve.corrections import Corrections
 from glassformer.serve.requests import APIError
 from glassformer.text.tokenizer import Tokenizer
@@ -219,21 +218,6 @@ def tokenizer_of(folder: Path, n: int) -> None:
     Tokenizers(tokenizer, tokenizer, [str(n)]).save(folder)
 
 
-def trials_of(folder: Path, n: int) -> None:
-    call = TrialCall(measure_trial, (), {"n": n})
-    run_trials("a test", {f"{n}": call, f"{n} again": call}, folder / KEPT, 1)
-
-
-def measure_trial(n: int) -> dict[str, Any]:
-    return {"n": n, "text": "x" * 3000}
-
-
-def read_of_trials(folder: Path) -> Any:
-    kept = read_kept(folder / KEPT)
-    assert all(trial.measured["text"] == "x" * 3000 for trial in kept.values())
-    return max((trial.measured["n"] for trial in kept.values()), default=None)
-
-
 def text_in(name: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
         path = folder / name
@@ -259,7 +243,6 @@ WRITERS = {
         tokenizer_of, lambda f: int(Tokenizers.load(f).labels[0]) if (f / "labels.json").exists() else None
     ),
     "report of the data": Writer(report_of, lambda f: None if (r := DataReport.read(f)) is None else r.learned),
-    "trials of an experiment": Writer(trials_of, read_of_trials),
     "a small file": Writer(lambda f, n: write_atomically(f / "a", f"{n}".encode() * 3000), text_in("a")),
 }
 

@@ -59,13 +59,13 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_run(tmp_path_factory.mktemp("teacher"), "pairs").path
 
 
-def made(teacher: Path, out: Path, **options: Any) -> study.Distillation:
+def made(teacher: Path, out: Path, **options: Any) -> dict[str, Any]:
     settings = {"overrides": SMALL, "device": "cpu"} | options
     return study.distill(teacher, out, pair_writer("distill", None, "cpu"), **settings)
 
 
 @pytest.fixture(scope="module")
-def distilled(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, study.Distillation]:
+def distilled(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("distilled")
     data = RunFolder(teacher).recipe.data
     held = [next(iter(run_examples(data, split, teacher / "data")))[0] for split in ("val", "test")]  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ def distilled(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 def test_the_student_learns_what_the_teacher_says_to_its_own_sources(
-    teacher: Path, distilled: tuple[Path, study.Distillation]
+    teacher: Path, distilled: tuple[Path, dict[str, Any]]
 ) -> None:
     """Caught: the data's targets in place of the teacher's, a held-out source learned from, --text forgotten."""
     out, found = distilled
@@ -84,28 +84,25 @@ def test_the_student_learns_what_the_teacher_says_to_its_own_sources(
     said = load(teacher, device="cpu").translate(sources)
     wanted = [(source, text.strip()) for source, text in zip(sources, said, strict=True) if text.strip()]
     rows = [tuple(line.split("\t")) for line in (out / "pairs.tsv").read_text(encoding="utf-8").splitlines()]
-    assert rows == wanted and found.pairs == len(wanted)
-    student = RunFolder(Path(found.student))
+    assert rows == wanted and found["pairs"] == len(wanted)
+    student = RunFolder(Path(found["student"]))
     for split in ("val", "test"):
         assert list(run_examples(student.recipe.data, split, student.path / "data")) == splits[split]  # type: ignore[arg-type]
 
 
-def test_both_are_scored_as_evaluate_scores_them(teacher: Path, distilled: tuple[Path, study.Distillation]) -> None:
+def test_both_are_scored_as_evaluate_scores_them(teacher: Path, distilled: tuple[Path, dict[str, Any]]) -> None:
     """Caught: another split or another search than is said, student and teacher exchanged."""
     out, found = distilled
-    for name, path in (("teacher", teacher), ("student", Path(found.student))):
-        own = evaluate_run(path, split="test", device="cpu").scores.values[found.metric]
-        assert found.facts[name]["score"] == pytest.approx(own, abs=0.01)
-    gap = found.facts["student"]["score"] - found.facts["teacher"]["score"]
-    assert found.paired.difference.value == pytest.approx(gap)
-    kept = json.loads((out / "distill.json").read_text(encoding="utf-8"))
-    assert kept["paired"] == found.paired.to_dict() and f"{gap:+.2f}" in (out / "distill.md").read_text(
-        encoding="utf-8"
-    )
+    for name, path in (("teacher", teacher), ("student", Path(found["student"]))):
+        own = evaluate_run(path, split="test", device="cpu").scores.values[found["metric"]]
+        assert found["facts"][name]["score"] == pytest.approx(own, abs=0.01)
+    gap = found["facts"]["student"]["score"] - found["facts"]["teacher"]["score"]
+    assert found["paired"]["difference"]["value"] == pytest.approx(gap)
+    assert json.loads((out / "distill.json").read_text(encoding="utf-8")) == found
 
 
 def test_what_was_broken_off_goes_on_to_the_same_student(
-    teacher: Path, distilled: tuple[Path, study.Distillation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    teacher: Path, distilled: tuple[Path, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the middle of the training; and a third time nothing is made again. Caught: a second student, other pairs."""
     out, found = distilled
@@ -116,10 +113,10 @@ def test_what_was_broken_off_goes_on_to_the_same_student(
     monkeypatch.setattr(runs, "train", train)
     again = made(teacher, tmp_path / "out", texts=out.parent / "more.txt")
     assert (tmp_path / "out" / "pairs.tsv").read_bytes() == (out / "pairs.tsv").read_bytes()
-    first, second = (model_tensors(RunFolder(Path(one.student)).load_model()) for one in (found, again))
+    first, second = (model_tensors(RunFolder(Path(one["student"])).load_model()) for one in (found, again))
     assert all(bool((first[name] == second[name]).all()) for name in first)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "student" / "final").iterdir()}
-    assert made(teacher, tmp_path / "out", texts=out.parent / "more.txt").paired == again.paired
+    assert made(teacher, tmp_path / "out", texts=out.parent / "more.txt")["paired"] == again["paired"]
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "student" / "final").iterdir()}
     with pytest.raises(UserError, match="of another input file"):
         made(teacher, tmp_path / "out")
@@ -127,24 +124,24 @@ def test_what_was_broken_off_goes_on_to_the_same_student(
         made(teacher, tmp_path / "out", texts=out.parent / "more.txt", overrides=(*SMALL, "train.steps=7"))
 
 
-def test_the_size_in_int8_is_that_of_an_export(distilled: tuple[Path, study.Distillation], tmp_path: Path) -> None:
+def test_the_size_in_int8_is_that_of_an_export(distilled: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     found = distilled[1]
-    done = call("export", found.student, "--to", "ct2", "--quantize", "int8", "--out", tmp_path / "ct2")
+    done = call("export", found["student"], "--to", "ct2", "--quantize", "int8", "--out", tmp_path / "ct2")
     assert done.returncode == 0, done.stderr
     size = (tmp_path / "ct2" / "model.bin").stat().st_size
-    position_table_and_names = size - 1e6 * found.facts["student"]["int8_mb"]
+    position_table_and_names = size - 1e6 * found["facts"]["student"]["int8_mb"]
     assert 0 < position_table_and_names < 40_000
 
 
 def test_a_shortlist_is_kept_where_it_pays(
-    distilled: tuple[Path, study.Distillation], monkeypatch: pytest.MonkeyPatch
+    distilled: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Caught: one that is kept though it costs quality or time, or stays after a trial that refused it; one that is made and not
     used, and words in it that no training pair has."""
     out, found = distilled
-    student, pairs = RunFolder(Path(found.student)), [("eins zwei", "one two"), ("neun", "nine")]
-    assert (student.path / "shortlist.safetensors").exists() == found.shortlist["kept"]
+    student, pairs = RunFolder(Path(found["student"])), [("eins zwei", "one two"), ("neun", "nine")]
+    assert (student.path / "shortlist.safetensors").exists() == found["shortlist"]["kept"]
     for costs, gains, kept in ((100.0, 0.0, True), (100.0, 1e9, False), (0.0, 0.0, True), (-1e9, 0.0, False)):
         monkeypatch.setattr(shortlist, "MAY_COST", costs)
         monkeypatch.setattr(shortlist, "MUST_GAIN", gains)

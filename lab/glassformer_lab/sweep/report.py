@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.plots.panels import Line, LinePanel, panels
 from glassformer.runs.folder import RunFolder
-from glassformer.runs.report import markdown_table, write_report
+from glassformer_lab.report import markdown_table, write_report
 from glassformer_lab.sweep.scores import VariantRow
 
 

@@ -23,8 +23,8 @@ from glassformer import machine
 from glassformer.files.durable import append
 from glassformer.files.owned import open_own
 from glassformer.language import _
-from glassformer.runs.report import device_name, processor
 from glassformer.screen import Progress
+from glassformer_lab.report import device_name, processor
 
 R = TypeVar("R")
 KEPT = "trials.jsonl"

@@ -29,10 +29,10 @@ from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.runs.checkpoint import read_checkpoint
 from glassformer.runs.folder import RunFolder
-from glassformer_lab.runner import leave_with_parent
 from glassformer.runs.stop import handled_by
 from glassformer.screen import quietly, warn
 from glassformer.training.progress import StepReport
+from glassformer_lab.runner import leave_with_parent
 
 EXAMPLES = 32  # decoded at a validation
 POSITION = ("epoch", "index")

@@ -139,6 +139,7 @@ def test_a_shortlist_is_kept_where_it_pays(
 ) -> None:
     """Caught: one that is kept though it costs quality or time, or stays after a trial that refused it; one that is made and not
     used, and words in it that no training pair has."""
+    pytest.importorskip("ctranslate2")
     out, found = distilled
     student, pairs = RunFolder(Path(found["student"])), [("eins zwei", "one two"), ("neun", "nine")]
     assert (student.path / "shortlist.safetensors").exists() == found["shortlist"]["kept"]
@@ -158,12 +159,12 @@ def test_a_shortlist_is_kept_where_it_pays(
     }
     shortlist.shortlist_of_run(student).save(student.path / "shortlist.safetensors")
     sources = [source for source, _target in run_examples(student.recipe.data, "train", student.path / "data")][:20]
-    said = load(student.path, device="cpu").translate(sources)
+    said = load(student.path, device="cpu").translate(sources, engine="int8")
     assert {word for text in said for word in text.split()} <= written
     (student.path / "shortlist.safetensors").unlink()
 
 
-@pytest.mark.parametrize("width", [64, 512, 1024])
+@pytest.mark.parametrize("width", [64, 512])
 def test_a_student_is_deep_where_it_reads_and_shallow_where_it_writes(teacher: Path, width: int) -> None:
     recipe = RunFolder(teacher).recipe.with_model(n_embd=width, n_head=width // 16, n_layer=6)
     model = study.student_recipe(recipe, [], own_training=True)["model"]

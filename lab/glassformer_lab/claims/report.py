@@ -14,10 +14,10 @@ from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.owned import OwnedFiles
 from glassformer.language import _, in_both
-from glassformer_lab.report import made_with, markdown_table, write_report
-from glassformer_lab.runner import KEPT, Kept, TrialCall, run_trials
 from glassformer_lab.claims.claim import Budget, Claim, Results
 from glassformer_lab.claims.judgement import Judgement, draw, judge
+from glassformer_lab.report import made_with, markdown_table, write_report
+from glassformer_lab.runner import KEPT, Kept, TrialCall, run_trials
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from glassformer.plots.panels import Line, LinePanel, panels
-from glassformer_lab.report import device_name, made_with, markdown_table, write_report
 from glassformer_lab.complexity import measure
 from glassformer_lab.complexity.layers import HEAD_SIZE, LAYERS, WINDOW, LayerKind
 from glassformer_lab.complexity.measure import KINDS, SMALL_WINDOW, Exponent, Point, Reach, fit_exponent
+from glassformer_lab.report import device_name, made_with, markdown_table, write_report
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from glassformer.language import _, localized
 from glassformer.models import build_model
 from glassformer.plots.panels import LinePanel, panels
 from glassformer.runs.folder import RunFolder
-from glassformer_lab.report import made_with, markdown_table, processor, write_report
-from glassformer_lab.runner import KEPT, TrialCall, run_trials
 from glassformer.screen import quietly
 from glassformer_lab.audit import audit, find_subject
 from glassformer_lab.museum.planting import plant, planting
+from glassformer_lab.report import made_with, markdown_table, processor, write_report
+from glassformer_lab.runner import KEPT, TrialCall, run_trials
 from glassformer_lab.trial import train_or_resume
 
 RECIPE = "sort"

@@ -18,12 +18,12 @@ from glassformer.errors import UserError
 from glassformer.files.owned import OwnedFiles
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
-from glassformer_lab.report import device_name, made_with, write_report
-from glassformer_lab.runner import KEPT, TrialCall, run_trials
 from glassformer.screen import say
+from glassformer_lab.report import device_name, made_with, write_report
 from glassformer_lab.reproduce.metrics import device_of, score
 from glassformer_lab.reproduce.report import Outcome, ReproductionReport
 from glassformer_lab.reproduce.table import Metric, Reproduction, reproduction
+from glassformer_lab.runner import KEPT, TrialCall, run_trials
 from glassformer_lab.trial import train_or_resume, training_facts
 
 

@@ -17,11 +17,11 @@ from glassformer.errors import ConfigError, UserError
 from glassformer.files.owned import LIST, OwnedFiles, require_new_or_empty
 from glassformer.machine import cores
 from glassformer.runs import pick_device
-from glassformer_lab.report import device_name, made_with
-from glassformer_lab.runner import KEPT, TrialCall, run_trials
 from glassformer.runs.stop import StopRequest
 from glassformer.screen import quietly
 from glassformer.training.trainer import NotFinite
+from glassformer_lab.report import device_name, made_with
+from glassformer_lab.runner import KEPT, TrialCall, run_trials
 from glassformer_lab.sweep.report import SweepReport, write
 from glassformer_lab.sweep.scores import TrialScores, VariantRow, make_rows, score_trial
 from glassformer_lab.sweep.variants import BASE, QUICK, ReadySet, Variant, find_ready, make_variants, resolve

@@ -18,14 +18,14 @@ from typing import Any
 
 from glassformer.config import DataConfig, Recipe
 from glassformer.data import cache
-from glassformer.data.encoding import encode_split
+from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.files import ReadContext
 from glassformer.data.oddities import HEADER, THIRD_COLUMN
 from glassformer.data.origins import named_files
 from glassformer.data.report import DataReport, in_words
 from glassformer.data.sources import DataReader, why_empty
 from glassformer.data.splits import SPLITS, hash_of, look_like_texts, normalized
-from glassformer.data.store import StoreWriter, run_examples
+from glassformer.data.store import StoreWriter, run_examples, stored_splits
 from glassformer.data.transforms import Augmented
 from glassformer.errors import UserError
 from glassformer.files.user_data import FileFacts
@@ -222,19 +222,13 @@ def lost_targets(config: DataConfig, data: Path, report: DataReport, tokenizers:
     return replace(report, lost=dict(lost), lost_example=example)
 
 
-def about_files(config: DataConfig, files: Iterable[FileFacts]) -> str:
-    """What was prepared, in a few words: the built-in task, or the names of the files."""
-    return config.builtin or ", ".join(os.path.basename(file.path) for file in files)
-
-
-def from_cache(folder: Path, files: Iterable[FileFacts]) -> Tokenizers:
+def from_cache(config: DataConfig, folder: Path, files: Iterable[FileFacts]) -> Tokenizers:
     """The rest of a preparation that the cache had: where the files are and when they were last changed."""
     data = folder / "data"
     report = DataReport.read(data)
-    whole = all(
-        any(data.glob(f"{split}.*{ending}")) for split in ("train", "val") for ending in ("examples.gz", "tokens")
-    )
-    if report is None or not whole:
+    for split in ("train", "val"):
+        open_files(config, split, data)
+    if report is None or not {"train", "val"} <= {*stored_splits(data)}:
         raise UserError("{folder} holds no prepared data", data)
     given = {(os.path.abspath(file.path), file.sha256): file for file in files}
     by_content = {file.sha256: file for file in files}
@@ -257,7 +251,7 @@ def prepare(
     files = cache.read_files(config) if in_cache else None
     key = None if files is None else cache.key_of(config, files)
     if key is not None and files is not None:
-        kept = cache.fetch(key, folder, lambda: from_cache(folder, files))
+        kept = cache.fetch(key, folder, lambda: from_cache(config, folder, files))
         if kept is not None:
             return kept
     report = read_once(config, data, given, characters)
@@ -275,8 +269,8 @@ def prepare(
     encode_split(config, "val", run_examples(config, "val", data), tokenizers, data)
     read = {(file.path, file.sha256) for file in report.files}
     if key is not None and files is not None and read <= {(os.path.abspath(f.path), f.sha256) for f in files}:
-        about = f"{about_files(config, files)} ({report.learned:,} examples)"
-        cache.keep(key, cache.made_in(folder), about)
+        about = config.builtin or ", ".join(os.path.basename(file.path) for file in files)
+        cache.keep(key, cache.made_in(folder), f"{about} ({report.learned:,} examples)")
     return tokenizers
 
 

@@ -11,8 +11,7 @@ A file is one of safetensors, whatever its name ends in, so anybody can open it;
     padding  a few bytes, so that the offsets begin at a multiple of eight
 
 Writing streams through a small buffer, and the header is written last; one rename makes the file complete. Reading maps it, so
-a corpus may be larger than memory and only the pages in use are loaded. Files of format 1, of earlier versions, have the tokens,
-the offsets, the header, its length and a magic word, in this order; they are read, too.
+a corpus may be larger than memory and only the pages in use are loaded.
 
 A sequence is whatever the caller says: a sentence, a document, the tags of a line. Control tokens are not added here.
 """
@@ -37,7 +36,6 @@ from glassformer.errors import UserError
 from glassformer.text.flat import ranges
 
 SUFFIX = ".tokens"
-MAGIC = b"GLASSTOK"  # ends a file of format 1
 FORMAT = 2
 HEADER = 512  # bytes, its length included
 BUFFER = 1 << 20  # bytes
@@ -46,7 +44,7 @@ DTYPES = {"U16": np.uint16, "U32": np.uint32, "I32": np.int32}
 
 @dataclass(frozen=True)
 class Layout:
-    """Where tokens and offsets lie in a file, by its header. `behind`: bytes behind the offsets."""
+    """Where tokens and offsets lie in a file, by its header."""
 
     format: int
     dtype: np.dtype[Any]
@@ -54,7 +52,6 @@ class Layout:
     count: int
     tokens_at: int
     offsets_at: int
-    behind: int
     vocab_size: int | None
 
 
@@ -84,18 +81,7 @@ def layout_of(data: np.ndarray) -> Layout:
     (total,), (entries,) = tokens["shape"], offsets["shape"]
     starts = [8 + size + int(header["data_offsets"][0]) for header in (tokens, offsets)]
     dtype = np.dtype(DTYPES[tokens["dtype"]])
-    return Layout(int(about["token_file"]), dtype, int(total), int(entries) - 1, starts[0], starts[1], 0, vocab_size)
-
-
-def layout_1(data: np.ndarray) -> Layout:
-    """Of a file of format 1, whose header lies at its end."""
-    size = int.from_bytes(bytes(data[-16:-8]), "little")
-    if size > len(data) - 16:
-        raise ValueError("no header")
-    facts = json.loads(bytes(data[len(data) - 16 - size : len(data) - 16]))
-    kinds = {np.dtype(kind).name: np.dtype(kind) for kind in DTYPES.values()}
-    total, count, start = int(facts["tokens"]), int(facts["sequences"]), int(facts["offsets_at"])
-    return Layout(facts["format"], kinds[facts["dtype"]], total, count, 0, start, size + 16, facts["vocab_size"])
+    return Layout(int(about["token_file"]), dtype, int(total), int(entries) - 1, starts[0], starts[1], vocab_size)
 
 
 class TokenFile:
@@ -147,10 +133,10 @@ class TokenFile:
         data = np.memmap(file, dtype=np.uint8, mode="r") if size else np.empty(0, np.uint8)
         damaged = UserError("{path} is not a complete token file; delete it and prepare the data again", path)
         try:
-            layout = layout_1(data) if bytes(data[-8:]) == MAGIC else layout_of(data)
+            layout = layout_of(data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise damaged from None
-        if layout.format not in (1, FORMAT):
+        if layout.format != FORMAT:
             raise UserError(
                 "{path} has token file format {format}, this version reads {known_format}; prepare the data again",
                 path,
@@ -159,7 +145,7 @@ class TokenFile:
             )
         width, offsets_end = layout.dtype.itemsize, layout.offsets_at + 8 * (layout.count + 1)
         tokens_end = layout.tokens_at + layout.total * width
-        if min(layout.count, layout.total) < 0 or tokens_end > layout.offsets_at or offsets_end + layout.behind != size:
+        if min(layout.count, layout.total) < 0 or tokens_end > layout.offsets_at or offsets_end != size:
             raise damaged
         tokens = data[layout.tokens_at : tokens_end].view(layout.dtype)
         offsets = data[layout.offsets_at : offsets_end].view(np.int64)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -109,94 +107,39 @@ def test_settings_of_reading_share_an_entry(tsv: Path, tmp_path: Path) -> None:
     only_entry()
 
 
-@pytest.mark.parametrize("damage", ["changed", "cut", "missing", "manifest"])
+@pytest.mark.parametrize("damage", ["cut", "missing", "device", "pipe", "another report"])
 def test_a_damaged_entry_is_made_again(
     tsv: Path, tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Broken variants: a device copied until the disk is full, a pipe waited for."""
     first = prepared(recipe(tsv), tmp_path / "first")
     tokens = only_entry() / "data" / "train.source.tokens"
     content = tokens.read_bytes()
+    if damage != "another report":
+        tokens.unlink()
     match damage:
-        case "changed":
-            tokens.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
         case "cut":
             tokens.write_bytes(content[:100])
-        case "missing":
-            tokens.unlink()
-        case "manifest":
-            (only_entry() / "manifest.json").write_text("{")
+        case "device":
+            tokens.symlink_to("/dev/zero")
+        case "pipe":
+            os.mkfifo(tokens)
+        case "another report":
+            report = json.loads((only_entry() / "data/report.json").read_text())
+            report["files"][0]["sha256"] = "0" * 64
+            (only_entry() / "data/report.json").write_text(json.dumps(report))
     assert prepared(recipe(tsv), tmp_path / "second") == first
     assert "is damaged; it is prepared again" in capsys.readouterr().err
-    assert (only_entry() / "data" / "train.source.tokens").read_bytes() == content
+    assert not tokens.is_symlink() and tokens.read_bytes() == content
 
 
-def write_manifest(entry: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    manifest = json.loads((entry / "manifest.json").read_text())
-    change(manifest["files"])
-    (entry / "manifest.json").write_text(json.dumps(manifest))
-
-
-OUTSIDE = (
-    "../evil.tokens",
-    "../../evil.tokens",
-    "data/../../evil.tokens",
-    "data/..tokens",
-    "recipe.toml",
-    "run.json",
-    "",
-)
-
-
-@pytest.mark.parametrize("name", [*OUTSIDE, "victim"])
-def test_an_entry_names_no_other_files(tsv: Path, tmp_path: Path, name: str) -> None:
-    """Broken variant: a name of the manifest joined to the run's folder as it is, which writes anywhere, and removes a file
-    whose checksum is another."""
-    (tmp_path / "runs").mkdir()
-    first = prepared(recipe(tsv), tmp_path / "runs" / "first")
-    victim, content = tmp_path / "victim", b"a person's"
-    victim.write_bytes(content)
-    name = str(victim) if name == "victim" else name
-    listed = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest() if name != str(victim) else "0" * 64}
-    entry = only_entry()
-    if name and not os.path.isabs(name):
-        (entry / name).write_bytes(content)
-    before = {path for path in tmp_path.rglob("*") if not path.is_relative_to(tmp_path / "cache")}
-    write_manifest(entry, lambda files: files.update({name: listed}))
-    assert prepared(recipe(tsv), tmp_path / "runs" / "second") == first
-    after = {path for path in tmp_path.rglob("*") if not path.is_relative_to(tmp_path / "cache")}
-    assert all(path.is_relative_to(tmp_path / "runs" / "second") for path in after - before) and before <= after
-    assert victim.read_bytes() == content
-
-
-@pytest.mark.parametrize("what", ["device", "pipe", "link", "sparse", "nothing listed", "no tokens", "another report"])
-def test_an_entry_that_is_not_what_it_lists_is_made_again(tsv: Path, tmp_path: Path, what: str) -> None:
-    """Broken variants: a device copied until the disk is full, a pipe waited for, a manifest without files a defect."""
+def test_an_entry_gives_what_a_preparation_makes_alone(tsv: Path, tmp_path: Path) -> None:
+    """Broken variant: a whole folder copied, with whatever lies in it."""
     first = prepared(recipe(tsv), tmp_path / "first")
-    entry = only_entry()
-    tokens = entry / "data" / "train.source.tokens"
-    match what:
-        case "device" | "link":
-            shutil.move(tokens, tmp_path / "elsewhere")
-            tokens.symlink_to("/dev/zero" if what == "device" else tmp_path / "elsewhere")
-        case "pipe":
-            tokens.unlink()
-            os.mkfifo(tokens)
-        case "sparse":
-            os.truncate(tokens, 1 << 40)
-            write_manifest(entry, lambda files: files["data/train.source.tokens"].update(size=1 << 40))
-        case "nothing listed":
-            write_manifest(entry, lambda files: files.clear())
-        case "no tokens":
-            write_manifest(entry, lambda files: [files.pop(n) for n in list(files) if n.endswith(".tokens")])
-        case "another report":
-            report = json.loads((entry / "data/report.json").read_text())
-            report["files"][0]["sha256"] = "0" * 64
-            content = json.dumps(report).encode()
-            (entry / "data/report.json").write_bytes(content)
-            listed = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            write_manifest(entry, lambda files: files.update({"data/report.json": listed}))
+    for name in ("run.json", "data/evil.sh"):
+        (only_entry() / name).write_text("evil")
     assert prepared(recipe(tsv), tmp_path / "second") == first
-    assert not tokens.is_symlink() and tokens.read_bytes() == first["data/train.source.tokens"]
+    assert not list((tmp_path / "second").rglob("evil*")) and not (tmp_path / "second" / "run.json").exists()
 
 
 @pytest.mark.parametrize("above", [0, 1], ids=["the folder", "the folder above"])
@@ -247,12 +190,12 @@ def test_the_least_recently_used_go_first(tsv: Path, tmp_path: Path, monkeypatch
     size = next(cache.entries()).size
     monkeypatch.setattr(cache, "MOST_BYTES", int(2.5 * size))
     oldest = only_entry()
-    os.utime(oldest / "manifest.json", (1, 1))
+    os.utime(oldest / cache.ABOUT, (1, 1))
     prepared(recipe(tsv, data={"swap": True}), tmp_path / "b")
     assert oldest.exists()
     prepared(recipe(tsv), tmp_path / "c")  # uses the first, so the second is the oldest now
     middle = next(entry.path for entry in cache.entries() if entry.path != oldest)
-    os.utime(middle / "manifest.json", (2, 2))
+    os.utime(middle / cache.ABOUT, (2, 2))
     prepared(recipe(tsv, data={"val_fraction": 0.3}), tmp_path / "d")
     assert oldest.exists() and not middle.exists()
     monkeypatch.setattr(cache, "MOST_BYTES", size // 2)

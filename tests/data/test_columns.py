@@ -187,13 +187,3 @@ def test_quotation_marks_around_one_side_are_found_and_taken_off(tmp_path: Path)
         own for own in check_config(DataConfig(train=str(tmp_path / "q.tsv"))).findings if "quotation" in own.kind
     ]
     assert (found.level, found.count, found.lines[:2]) == ("warning", 10, (1, 5))
-
-
-def test_new_single_words_are_no_reason_for_fear(tmp_path: Path) -> None:
-    """By the character, where each source is a word. Caught: "15% of the words never occur in train" of a table of words."""
-    for split, letters in (("train", "abcdefgh"), ("val", "hgfedcba")):
-        words = [f"{a}{b}{c}" for a in letters for b in letters for c in letters[:4] if (a < c) == (split == "train")]
-        (tmp_path / f"{split}.tsv").write_text("".join(f"{word}\t{' '.join(word)}\n" for word in words))
-    config = DataConfig(train=str(tmp_path / "train.tsv"), val=str(tmp_path / "val.tsv"))
-    report = check_config(config)
-    assert report.tokenizer == "char" and not any(own.kind == "unknown" for own in report.findings)

@@ -4,9 +4,8 @@ Exchanged: what words the two sides use is counted over all pairs (a word's log-
 exchanged if its source reads like a target and its target like a source, by the counts of all other pairs. Where the sides
 cannot be told apart (a language and its paraphrase), nothing is said.
 
-Shifted: long sentences have long translations, and numbers, names and question marks stay what they are. In each stretch of
-the file the sides are held against each other as they stand, and moved by a line or two; where they fit much better when
-moved, a line was lost or doubled.
+Shifted: long sentences have long translations. In each stretch of the file the lengths of the sides are held against each other
+as they stand, and moved by a line or two; where they fit much better when moved, a line was lost or doubled.
 
 Which pairs do not translate each other is told by a dictionary that is learned from the file itself.
 
@@ -27,8 +26,6 @@ from __future__ import annotations
 
 import math
 import re
-import zlib
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -201,48 +198,22 @@ def exchanged(pairs: Sequence[tuple[str, str]], others: Sequence[tuple[str, str]
     return np.flatnonzero((odds < -EXCHANGED * usual).all(axis=1)).tolist()  # type: ignore[no-any-return]
 
 
-def anchors(text: str) -> int:
-    """64 bits of what a translation keeps: numbers, names inside a sentence, how it ends."""
-    bits = 0
-    for place, word in enumerate(text.split()):
-        bare = word.strip(".,;:!?\"'()")
-        digits = "".join(c for c in bare if c.isdigit())
-        if digits or (place and bare[:1].isupper() and bare[1:].islower()):
-            bits |= 1 << zlib.crc32((digits or bare).encode("utf-8", errors="surrogatepass")) % 61
-    last = text.rstrip()[-1:]
-    bits |= 1 << 61 if last in ("?", "？") else 1 << 62 if last in ("!", "！") else 0
-    return bits
+def agreement(source: np.ndarray, target: np.ndarray) -> float:
+    """How well the lengths of two sides go together: their correlation."""
+    return float(np.corrcoef(source, target)[0, 1]) if source.std() > 0 and target.std() > 0 else 0.0
 
 
-def agreement(source: np.ndarray, target: np.ndarray, marks: np.ndarray, other: np.ndarray) -> float:
-    """How well two sides fit, line by line: the correlation of their lengths, and of which marks they share."""
-    score = 0.0
-    if source.std() > 0 and target.std() > 0:
-        score = float(np.corrcoef(source, target)[0, 1])
-    both, either = popcount(marks & other), popcount(marks | other)
-    marked = either > 0
-    if marked.sum() >= LEAST_STRETCH // 4:
-        score = max(score, float((both[marked] / either[marked]).mean()))
-    return score
-
-
-def popcount(bits: np.ndarray) -> np.ndarray:
-    """The number of ones in each number."""
-    return np.unpackbits(bits.view(np.uint8).reshape(-1, 8), axis=1).sum(1)
-
-
-def shifted(lengths: tuple[array[int], array[int]], marks: tuple[array[int], array[int]]) -> tuple[int, int] | None:
-    """The first place from which one side is moved against the other, and by how many lines; None if they fit."""
-    source, target = (np.log1p(np.frombuffer(side, np.uint64).astype(float)) for side in lengths)
-    first, second = (np.frombuffer(side, np.uint64) for side in marks)
+def shifted(source: np.ndarray, target: np.ndarray) -> tuple[int, int] | None:
+    """The first place from which one side is moved against the other, and by how many lines, by the lengths of both; None if
+    they fit."""
+    source, target = np.log1p(source.astype(float)), np.log1p(target.astype(float))
     edge = max(map(abs, OFFSETS))
     for start in range(0, len(source), STRETCH):
         places = np.arange(max(start, edge), min(start + STRETCH, len(source) - edge))
         if len(places) < LEAST_STRETCH:
             break
-        as_it_is = agreement(source[places], target[places], first[places], second[places])
-        moved = {d: agreement(source[places], target[places + d], first[places], second[places + d]) for d in OFFSETS}
-        best = max(moved, key=lambda d: moved[d])
-        if moved[best] > as_it_is + MUCH_BETTER:
+        moved = {by: agreement(source[places], target[places + by]) for by in (0, *OFFSETS)}
+        best = max(moved, key=lambda by: moved[by])
+        if moved[best] > moved[0] + MUCH_BETTER:
             return int(places[0]), best
     return None

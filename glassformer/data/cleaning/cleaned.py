@@ -1,21 +1,20 @@
 """What a cleaning reads, leaves, takes and changes, and how that is written.
 
-Beside the pairs there may be further columns and fields, and lines that cannot be read, which are kept as they are. Both are
-rare, so they are fetched by a second reading, and only where the first has found that they are there.
+Beside the pairs there may be further columns and fields, which are kept as they are. They are rare, so they are fetched by a
+second reading, and only where the first has found that they are there.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.config import DataConfig
 from glassformer.data.cleaning.alignment import Pair
 from glassformer.data.cleaning.rules import REPAIRS, Rule, RuleMatch
-from glassformer.data.files import BYTE_ORDER_MARK, BadLine, ReadContext, cure, ignore, numbered_lines
+from glassformer.data.files import BadLine, ReadContext, cure, ignore, numbered_lines
 from glassformer.data.origins import Origin, origins_of, shown
 from glassformer.data.readers import RECORD_FORMATS, records_of
 from glassformer.data.records import Record
@@ -24,13 +23,12 @@ from glassformer.errors import UserError
 from glassformer.language import _
 
 SHOWN = 5  # pairs of each rule in the report
-PLACES = ("json", "parquet", "datasets")  # whose numbers are those of records, and not of lines
 ESCAPES = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 class Removed(NamedTuple):
     """A pair that a rule took (as the repairs had left it) or a repair changed (as it was), the name of that, and the line it
-    stands on; of a line that cannot be read, the whole line and why."""
+    stands on; of a line that cannot be read, why."""
 
     rule: str
     line: int
@@ -155,33 +153,6 @@ class Cleaned:
         return "\n".join(out) + "\n"
 
 
-def raw_lines(path: Path, bad: Collection[int], good: Collection[int]) -> dict[int, str]:
-    """Some lines as they stand in the file, bytes that are no UTF-8 as escapes; each with what follows up to the next one that
-    is known, as a record of a CSV may go on."""
-    found: dict[int, list[bytes]] = {}
-    number, current = 0, 0
-    with ReadContext(ignore).opened(path) as file:
-        while block := file.read_lines():
-            block = block.removeprefix(BYTE_ORDER_MARK) if number == 0 else block
-            for line in block.removesuffix(b"\n").split(b"\n"):
-                number += 1
-                current = number if number in bad else 0 if number in good else current
-                if current:
-                    found.setdefault(current, []).append(line)
-    return {line: b"\n".join(raw).strip().decode("utf-8", "backslashreplace") for line, raw in found.items()}
-
-
-def unreadable(origin: Origin, bad: Collection[int], good: Collection[int]) -> dict[int, str]:
-    """What stands on the lines that cannot be read; of two aligned files on that line of both."""
-    if not bad:
-        return {}
-    if origin.format in PLACES:
-        return {place: as_cell(record) for place, record in records_of(origin, ReadContext(ignore)) if place in bad}
-    paths = [path for path in (origin.path, origin.target) if path is not None]
-    sides = [raw_lines(path, bad, good) for path in paths]
-    return {line: "\t".join(side.get(line, "") for side in sides) for line in bad}
-
-
 def without_fields(record: Record, names: Sequence[str]) -> Record:
     """A record without these fields, `translation.en` being a field of a field."""
     left = dict(record)
@@ -230,8 +201,7 @@ def read_pairs(config: DataConfig) -> Cleaned:
     good = set(lines)
     bad = {line: problem for line, problem in bad.items() if line not in good}
     cleaned = Cleaned(len(rows) + len(bad), [row.example for row in rows], lines)
-    texts = unreadable(origin, bad, good)
-    cleaned.removed = [Removed("unreadable", line, texts.get(line, ""), str(why)) for line, why in bad.items()]
+    cleaned.removed = [Removed("unreadable", line, "", str(why)) for line, why in bad.items()]
     cleaned.rules["unreadable"] = Tally(_("the line cannot be read"), len(bad), examples=shown_of(cleaned.removed))
     is_lines = origin.format not in RECORD_FORMATS
     cleaned.has_documents = is_lines and cleaned.read < max((*lines, *bad))

@@ -17,10 +17,9 @@ error means that training on this would be a mistake:
 
 A warning is for a person to weigh: empty sides (training passes them over), some identical sides, duplicates, a few
 leaked examples or known sources, a few exchanged pairs, a third column, traces of HTML or of a wrong encoding, pairs whose
-sides differ in length far more than the others, more than 5% unknown words (half: is it another language?), a text of few
-different lines (is it a list of labels?).
+sides differ in length far more than the others.
 
-What is remembered of an example is 56 bytes, hashes and lengths, never its text. Equality is of a 64-bit hash of the text
+What is remembered of an example is 40 bytes, hashes and lengths, never its text. Equality is of a 64-bit hash of the text
 without case and blanks, as where splits are carved.
 """
 
@@ -31,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import DataConfig
-from glassformer.data.doctor.facts import DoctorReport, Finding, SplitFacts, examine, quantiles
-from glassformer.data.doctor.findings import across, exchange_findings, inside, measure_unknown
+from glassformer.data.doctor.facts import SplitFacts, examine
+from glassformer.data.doctor.findings import DoctorReport, Finding, across, inside, quantiles
 from glassformer.data.doctor.roles import arrange, fields_in_words
 from glassformer.data.origins import origins_of
 from glassformer.data.splits import SPLITS
@@ -43,7 +42,6 @@ from glassformer.screen import RIGHT, make_table
 TASKS = {"pairs": _("pairs"), "text": _("text"), "classify": _("classify"), "tag": _("tag")}
 LABELLED = _("length"), _("labels")
 COLUMNS = {"pairs": (_("source"), _("target")), "text": (_("line"),), "classify": LABELLED, "tag": LABELLED}
-UNKNOWN = {"word": _("unknown words"), "char": _("unknown chars")}
 
 
 def check(files: Sequence[str | Path], task: str | None = None, **fields: str) -> DoctorReport:
@@ -63,23 +61,13 @@ def check_config(config: DataConfig) -> DoctorReport:
         )
     if not config.files("train"):
         raise UserError("there is no data to check: data.train is not set")
-    report = DoctorReport(config.task, {}, [], {}, "word")
-    for split in SPLITS:
-        if origins_of(config, split):
-            facts = report.splits[split] = examine(config, split, report.findings)
-            if config.task == "pairs" and facts.examples and not any(f.kind == "unreadable" for f in report.findings):
-                report.findings += exchange_findings(config, facts)
-    for facts in report.splits.values():
-        report.findings += inside(config, facts)
-    train = report.splits.get("train")
-    others = [facts for name, facts in report.splits.items() if name != "train"]
-    if train is not None and train.examples:
-        for facts in others:
-            report.findings += across(config, train, facts)
-        if any(facts.examples for facts in others):
-            measure_unknown(config, report)
-    report.findings.sort(key=lambda finding: (finding.level, SPLITS.index(finding.split)))  # type: ignore[arg-type]
-    return report
+    splits = {split: examine(config, split) for split in SPLITS if origins_of(config, split)}
+    findings = [finding for facts in splits.values() for finding in inside(config, facts)]
+    for name, facts in splits.items():
+        if name != "train" and facts.examples and splits["train"].examples:
+            findings += across(config, splits["train"], facts)
+    findings.sort(key=lambda finding: (finding.level, SPLITS.index(finding.split)))  # type: ignore[arg-type]
+    return DoctorReport(config.task, dict(splits), findings)
 
 
 def show(report: DoctorReport, console: Any) -> None:
@@ -87,15 +75,14 @@ def show(report: DoctorReport, console: Any) -> None:
     from rich.text import Text
 
     two_sides, has_labels = report.task == "pairs", report.task in ("classify", "tag")
-    numbers = [_("examples"), *COLUMNS[report.task], UNKNOWN.get(report.tokenizer, report.tokenizer)]
+    numbers = [_("examples"), *COLUMNS[report.task]]
     title = _("Data for {task} (lengths in characters: median, 95%, longest)", TASKS[report.task])
     table = make_table((_("split"), *((name, RIGHT) for name in numbers)), title=title)
     for name, facts in report.splits.items():
         lengths = [facts.source_lengths, facts.target_lengths] if two_sides else [facts.source_lengths]
         cells = [" / ".join(f"{value:,}" for value in quantiles(x).values()) for x in lengths]
         cells += [str(len(facts.labels))] * has_labels
-        unknown = report.unknown.get(name)
-        table.add_row(name, f"{facts.examples:,}", *cells, "" if unknown is None else f"{unknown:.1%}")
+        table.add_row(name, f"{facts.examples:,}", *cells)
     console.print(table)
     for finding in report.findings:
         bad = finding.level == "error"

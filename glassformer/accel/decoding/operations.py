@@ -130,9 +130,10 @@ class TorchOps:
         total = change if x is None else change.add_(x)
         return total, self.norm(total, norm)
 
-    def last_norm(self, x: Float[Tensor, "B T C"], normed: Any, *, to_output: bool) -> Float[Tensor, "B T C"]:
-        """What a stack ends with: the norm that its last block has computed. `to_output`: only the output layer reads it."""
-        return normed.view_as(x)  # type: ignore[no-any-return]
+    def last_norm(self, normed: Any, shape: tuple[int, int], *, to_output: bool) -> Any:
+        """What a stack ends with, (B, T, C): the norm that its last block has computed. `to_output`: only the output layer reads
+        it, so it may be anything that `output` understands."""
+        return normed.view(*shape, -1)
 
     def install(self, model: Any) -> None:
         """Put further parts into a copy that decodes."""

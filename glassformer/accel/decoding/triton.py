@@ -61,6 +61,13 @@ class DeferredNorm(NamedTuple):
     norm: Norm
 
 
+class DeferredOutput(NamedTuple):
+    """What the output layer reads, rows (B T, C) whose norm it computes itself, and (B, T)."""
+
+    rows: DeferredNorm
+    shape: tuple[int, int]
+
+
 class DeferredLinear(NamedTuple):
     """x weight^T + bias, computed by the kernel that adds it to the residual."""
 
@@ -117,18 +124,15 @@ class TritonOps(TorchOps):
         """The logits, of tokens whose last norm may be left to do."""
         if self.packed_output is None:
             self.packed_output = self.pack_output(weight, bias)
-        rows = getattr(x, "deferred", None)
-        logits = self.linear(x.flatten(0, -2) if rows is None else rows, self.packed_output)
-        return logits.unflatten(0, x.shape[:-1])  # type: ignore[no-any-return]
+        rows, shape = x if isinstance(x, DeferredOutput) else (x.flatten(0, -2), x.shape[:-1])
+        return self.linear(rows, self.packed_output).unflatten(0, shape)  # type: ignore[no-any-return]
 
-    def last_norm(self, x: Float[Tensor, "B T C"], normed: Any, *, to_output: bool) -> Float[Tensor, "B T C"]:
+    def last_norm(self, normed: Any, shape: tuple[int, int], *, to_output: bool) -> Any:
         """What a stack ends with; of few rows the norm is left to the output layer, where that is ours. An encoder's norm is
         computed at once: its rows are read by every block of the decoder."""
-        if not isinstance(normed, DeferredNorm) or not (to_output and self.owns_output):
-            return self.materialize(normed).view_as(x)
-        x = x.view_as(x)
-        x.deferred = normed  # type: ignore[attr-defined]
-        return x
+        if isinstance(normed, DeferredNorm) and to_output and self.owns_output:
+            return DeferredOutput(normed, shape)
+        return self.materialize(normed).view(*shape, -1)
 
     def install(self, model: Any) -> None:
         """The embedding by one kernel, where it is ours."""

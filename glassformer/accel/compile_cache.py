@@ -1,16 +1,15 @@
 """Where compiled code is kept: torch.compile's and Triton's, in the user's cache folder, so that the next process need not
 compile the same again. torch's own place is a temporary folder, which may be gone after a restart.
 
-Each torch, CUDA, GPU and processor has a folder `compiled/NAME`. What lies there is run, so it must be the user's alone: a folder
-that belongs to someone else, or that others may write into or replace, is not used. No code is ever read from a run.
+Each processor (with its torch) has a folder of its own, since a home may be shared by several; torch and Triton keep apart what
+is of another GPU. What lies there is run, so it must be the user's alone: a folder that belongs to someone else, or that others
+may write into or replace, is not used. No code is ever read from a run.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,21 +18,11 @@ from pathlib import Path
 import torch
 
 from glassformer import machine
-from glassformer.files.cache import CacheEntry, cache_folder, is_private, remove
+from glassformer.files.cache import CacheEntry, cache_folder, is_private
 from glassformer.language import _, localized
 from glassformer.screen import say
 
-MOST_BYTES = 5 << 30
 VARIABLES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-
-
-def entry_name() -> str:
-    """The name of the folder for this machine's compiled code, in words; instructions that the words leave out are in a hash."""
-    gpu = machine.gpu()
-    device = machine.cpu_name() if gpu is None else gpu.name
-    words = f"torch-{torch.__version__}-cuda-{torch.version.cuda or torch.version.hip or 'none'}-{device}"
-    instructions = hashlib.sha256(" ".join([machine.cpu_name(), *sorted(machine.cpu_flags())]).encode()).hexdigest()[:8]
-    return re.sub(r"[^\w.+]+", "-", f"{words}-{instructions}")
 
 
 def bytes_in(folder: Path) -> int:
@@ -46,24 +35,12 @@ def bytes_in(folder: Path) -> int:
 
 
 def compiled_entries() -> list[CacheEntry]:
-    """The compiled code that is kept, the least recently used first."""
-    home, found = cache_folder(), []
-    with suppress(OSError):
-        for path in (home / "compiled").glob("torch-*") if home is not None else ():
-            if path.is_dir() and not path.is_symlink():
-                about = localized(_("compiled code: {name}", path.name))
-                found.append(CacheEntry(path, about, bytes_in(path), path.stat().st_mtime))
-    return sorted(found, key=lambda entry: (entry.used, entry.path.name))
-
-
-def make_room() -> None:
-    """Removes the least recently used until the rest is small enough."""
-    kept = compiled_entries()
-    total = sum(entry.size for entry in kept)
-    for entry in kept:
-        if total > MOST_BYTES:
-            remove(entry.path)
-            total -= entry.size
+    """The compiled code that is kept, as one entry."""
+    home = cache_folder()
+    if home is None or not (home / "compiled").is_dir():
+        return []
+    folder = home / "compiled"
+    return [CacheEntry(folder, localized(_("compiled code")), bytes_in(folder), folder.stat().st_mtime)]
 
 
 def compile_cache() -> Path | None:
@@ -83,10 +60,9 @@ def compile_cache() -> Path | None:
                 )
             )
             return None
-        make_room()
-        entry = folder / entry_name()
+        entry = folder / machine.processor_identity()
         entry.mkdir(mode=0o700, exist_ok=True)
-        os.utime(entry)
+        os.utime(folder)
     except OSError as error:
         say(_("compiled code is not kept in {folder}: {why}", folder, error.strerror))
         return None

@@ -25,7 +25,6 @@ from glassformer.errors import ConfigError
 
 MIN_TAKEN = 64  # requests that are taken in between two steps, at least
 NEVER = 1_000_000_000
-MANY = 20_000  # young objects: a look at each would be felt
 SELDOM = 500_000  # new objects (that have not gone again) between two looks at the young ones
 collection_lock = threading.Lock()
 collection_waits = 0  # how many threads are inside `full_collections_wait`
@@ -38,8 +37,7 @@ def full_collections_wait() -> Iterator[None]:
     objects, and at every so many new ones Python looks through *all* objects of the process, those of torch included, for
     cycles: for 29,000 sentences that took longer than anything else. Requests and answers hold no cycles.
 
-    The first thread to come in changes the setting, the last one to leave puts it back, unless somebody else has set it
-    meanwhile. What is young then, where it is much, counts as old at once: it waits for the next full collection.
+    The first thread to come in changes the setting, the last one to leave puts it back, unless somebody else has set it.
 
     >>> with full_collections_wait():
     ...     gc.get_threshold()[2] == NEVER
@@ -57,9 +55,6 @@ def full_collections_wait() -> Iterator[None]:
     finally:
         with collection_lock:
             collection_waits -= 1
-            if collection_waits == 0 and gc.get_count()[0] > MANY and not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()  # into the oldest generation, without a look at each
             if collection_waits == 0 and gc.get_threshold()[2] == NEVER:
                 gc.set_threshold(*thresholds)
 

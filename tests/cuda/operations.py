@@ -54,6 +54,7 @@ def main() -> None:
     if not many:
         from tests.programs import quick_interpreter  # noqa: F401
     kinds = [
+        ("transformer", 2, 1),
         ("transformer", 1, 1),  # a source of so few rows that norms are left to the products after them
         ("gpt", 1, 2),
         ("gpt", 1, 20),

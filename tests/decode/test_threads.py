@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.api import load
-from glassformer.decode.generate import MANY, NEVER, SELDOM, full_collections_wait
+from glassformer.decode.generate import NEVER, SELDOM, full_collections_wait
 from glassformer.errors import UserError
 from glassformer.tasks.translate import encoded, translate_each
 from tests.talking import make_run
@@ -76,35 +75,6 @@ def test_full_collections_wait_while_many_are_answered(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), full_collections_wait():
         raise ZeroDivisionError
     assert gc.get_threshold() == before
-
-
-def test_many_young_objects_grow_old_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Caught: a collection that runs as soon as the wait is over; cycles that are never found again; objects that somebody else
-    has frozen and finds thawed."""
-    gc.unfreeze()  # what the tests' own process has frozen
-    looks: list[str] = []
-    look = lambda phase, info: looks.append(phase)  # noqa: E731
-    gc.callbacks.append(look)
-    with full_collections_wait():
-        cycle = Cycle()
-        cycle.itself, gone = cycle, weakref.ref(cycle)
-        many: list[list[int]] = [[] for _ in range(MANY + 1000)]
-    del cycle
-    del many[0]
-    gc.callbacks.remove(look)
-    assert not looks and gc.get_freeze_count() == 0 and len(many) > MANY
-    gc.collect()
-    assert gone() is None
-    gc.freeze()
-    monkeypatch.setattr(gc, "unfreeze", lambda: pytest.fail("not ours to thaw"))
-    with full_collections_wait():
-        many += [[] for _ in range(MANY + 1000)]
-
-
-class Cycle:
-    """Something that only a collection frees."""
-
-    itself: Cycle | None = None
 
 
 def test_texts_are_encoded_ahead_and_come_in_order(tmp_path: Path) -> None:

@@ -10,16 +10,17 @@ from glassformer.decode.request import SpecialTokens
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
 from glassformer.nn import KVCache
+from tests.counts import SOAK
 from tests.programs import quick_interpreter  # noqa: F401
 
 torch.manual_seed(0)
-for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)]):
+for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)] if SOAK else [(2, 1100), (3, 1600)]):
     draw = random.Random(trial)
     config = DecodeConfig(
         beam=beam, n_best=draw.randrange(1, beam + 1), stop_rule=("exact", "first-k")[trial % 2], alpha=0.6
     )
     made = []
-    jobs = [Job(limit=draw.choice([3, 5]), minimum=i % 2, request_id=i) for i in range(2)]
+    jobs = [Job(limit=draw.choice([2, 3]), minimum=i % 2, request_id=i) for i in range(2)]
     for _ in range(2):
         how = {"device": torch.device("cpu"), "dtype": torch.float32, "vocab_size": words, "static": True}
         state = SearchState(2, 8, config, SpecialTokens(), **how)
@@ -30,7 +31,7 @@ for trial, (beam, words) in enumerate([(1, 700), (3, 1600), (5, 2600)]):
         made.append((state, cache))
     assert supports_beam_step(made[0][0])
     never = torch.zeros(words, dtype=torch.int8).index_fill_(0, made[0][0].never, 1)
-    for step in range(5):
+    for step in range(5 if SOAK else 3):
         logits = torch.randn(2 * beam, words)
         logits[:, 2] = torch.where(torch.rand(2 * beam) < 0.4, 4.0 + torch.rand(2 * beam), -3.0)
         for number, (state, cache) in enumerate(made):

@@ -9,7 +9,6 @@ Nothing else decodes: search, server and probes call these three, on the model i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -94,17 +93,15 @@ class CausalModel(BaseModel):
         self,
         tokens: Int[Tensor, "R new"],
         cache: KVCache,
-        lengths: Sequence[int] | None = None,
         *,
         n_keys: int | None = None,
         n_source: int | None = None,
     ) -> Float[Tensor, "R new V"]:
-        """Append new tokens, a row for each beam of each sentence; the logits of what may follow each. `lengths` says how many of
-        each sentence's are real, where texts of different lengths are read together (padded on the right). Attention covers
-        the first `n_keys` columns of the cache and `n_source` tokens of the source: as many as are filled, or more, so that
-        a step of fixed shapes can be captured."""
+        """Append new tokens, a row for each beam of each sentence; the logits of what may follow each. Attention covers the first
+        `n_keys` columns of the cache and `n_source` tokens of the source: as many as are filled, or more, so that a step of fixed
+        shapes can be captured."""
         n, new = tokens.size(0) // cache.beams, tokens.size(1)
-        cache.reserve(n, new, n_keys=n_keys, n_source=n_source, lengths=lengths)
+        cache.reserve(n, new, n_keys=n_keys, n_source=n_source)
         # A captured step must not look at what only the host knows; its tables were made before.
         n_positions = self.n_positions if cache.static else most_of(cache.lengths_host[:n]) + new
         inputs = self.cached_block_inputs(cache, n_positions)

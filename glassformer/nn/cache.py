@@ -74,7 +74,6 @@ class KVCache:
     """Memory for `n_slots` sentences of `beams` rows each: `columns` of past and `source` tokens of source."""
 
     under_way: CacheStep | CachePrefill
-    real_new: Tensor | None  # tokens of the step under way that are real, of each slot; None: all
 
     def __init__(
         self,
@@ -202,17 +201,8 @@ class KVCache:
 
     # ---- a step
 
-    def reserve(
-        self,
-        n: int,
-        new: int = 1,
-        *,
-        n_keys: int | None = None,
-        n_source: int | None = None,
-        lengths: Sequence[int] | None = None,
-    ) -> CacheStep:
-        """Columns for `new` tokens of every row of the first n slots; of a slot's, the first lengths[n] are real (all of them).
-        The bias lets each beam attend to its own."""
+    def reserve(self, n: int, new: int = 1, *, n_keys: int | None = None, n_source: int | None = None) -> CacheStep:
+        """Columns for `new` tokens of every row of the first n slots. The bias lets each beam attend to its own."""
         width, column = self.beams * new, self.shared_column(n)
         n_keys = self.filled(n) + width if n_keys is None else n_keys
         if n_keys > self.capacity:
@@ -224,17 +214,16 @@ class KVCache:
             columns = self.columns[:n, None] + torch.arange(width, device=self.columns.device)
         step = CacheStep(n, new, n_keys, self.source_width(n) if n_source is None else n_source, columns, column)
         if new > 1:
-            self.reserve_chunk(step, lengths)
+            self.reserve_chunk(step)
         elif column is not None:
             self.bias[:n, :, column : column + width] = self.own_bias
         else:
             self.bias[:n].scatter_(2, columns[:, None].expand(-1, width, -1), self.own_bias.expand(n, -1, -1))
-        self.real_new = None if lengths is None else torch.tensor(list(lengths))
         self.under_way = step
         return step
 
-    def reserve_chunk(self, step: CacheStep, lengths: Sequence[int] | None) -> None:
-        """Several tokens of every row at once: each sees those of its own row up to itself; later ones see what is real."""
+    def reserve_chunk(self, step: CacheStep) -> None:
+        """Several tokens of every row at once: each sees those of its own row up to itself; later ones see them all."""
         n, new, beams = step.n, step.new, self.beams
         earlier = torch.ones(new, new, dtype=torch.bool, device=self.bias.device).tril()
         ancestors = torch.block_diag(*[earlier] * beams)
@@ -242,12 +231,8 @@ class KVCache:
         bias = self.bias[:n, :, None, : step.n_keys].repeat(1, 1, new, 1).flatten(1, 2)
         bias.scatter_(2, step.columns[:, None].expand(-1, beams * new, -1), hidden.expand(n, -1, -1))
         step.hidden = bias[:, None]
-        ends = torch.tensor([new] * n if lengths is None else list(lengths), device=self.bias.device)
-        real = torch.arange(new, device=self.bias.device) < ends[:, None]
-        seen = torch.where(self.own_bias[:, :, None] == 0, real[:, None, None], False).flatten(2)
-        later = torch.where(seen, 0.0, -math.inf).to(self.bias.dtype)
-        self.bias[:n].scatter_(2, step.columns[:, None].expand(-1, beams, -1), later)
-        self.masked |= lengths is not None and min(lengths) < new
+        later = self.own_bias.repeat_interleave(new, 1)
+        self.bias[:n].scatter_(2, step.columns[:, None].expand(-1, beams, -1), later.expand(n, -1, -1))
 
     def query_positions(self) -> Int[Tensor, "R new"]:
         """The positions of the step's tokens, a row each."""
@@ -322,14 +307,13 @@ class KVCache:
         step = self.under_way
         assert isinstance(step, CacheStep)
         n, width = step.n, self.beams * step.new
-        real = step.new if self.real_new is None else self.real_new
-        self.lengths[:n] += real if isinstance(real, int) else on_device(real, self.lengths.device)
+        self.lengths[:n] += step.new
         self.columns[:n] += width
         if self.static:  # slots that are over go on until they are taken away, on the spot
             self.lengths[:n].clamp_(max=self.last_position)
             self.columns[:n].clamp_(max=self.capacity - self.beams)
         self.columns_host[:n] += width
-        self.lengths_host[:n] += real
+        self.lengths_host[:n] += step.new
 
     # ---- prompts
 

@@ -26,15 +26,18 @@ CAPACITY = 40
 class Decoding:
     """A model reading through its cache, beside what it has read."""
 
-    def __init__(self, model: Transformer | GPT, sentences: int, *, beams: int = 1, seed: int = 0) -> None:
+    def __init__(
+        self, model: Transformer | GPT, sentences: int, *, beams: int = 1, seed: int = 0, late: int = 0
+    ) -> None:
         self.model, self.beams, self.draw = model, beams, random.Random(seed)
         self.largest_gap = 0.0
         self.texts: list[Sentence] = [[] for _ in range(sentences * beams)]
         self.sources = [self.words(self.draw.randrange(1, 7)) for _ in range(sentences)]
         if isinstance(model, Transformer):
-            self.cache = model.start(Rows.from_lists(self.sources), CAPACITY, beams=beams)
+            self.cache = model.make_cache(sentences + late, CAPACITY * beams, beams=beams, source=6)
+            model.prefill(Rows.from_lists(self.sources), self.cache)
         else:
-            self.cache = model.start(sentences, CAPACITY, beams=beams)
+            self.cache = model.start(sentences + late, CAPACITY, beams=beams)
 
     def words(self, n: int) -> Sentence:
         return [self.draw.randrange(VOCABULARY) for _ in range(n)]
@@ -46,19 +49,30 @@ class Decoding:
             return self.model(Rows.from_lists([self.sources[r // self.beams] for r in range(len(self.texts))]), target)
         return self.model(target)
 
-    def step(self, *lengths: int) -> None:
-        """Each sentence's rows read as many new words as its number says; one number is for all."""
-        sentences = len(self.texts) // self.beams
-        given = list(lengths) * sentences if len(lengths) == 1 else list(lengths)
-        new = [self.words(max(given)) for _ in self.texts]
-        logits = self.model.step(torch.tensor(new), self.cache, given if len(lengths) > 1 else None)
-        given = [n for n in given for _ in range(self.beams)]
-        self.texts = [text + words[:n] for text, words, n in zip(self.texts, new, given, strict=True)]
+    def step(self, count: int) -> None:
+        """Every row reads so many new words."""
+        new = [self.words(count) for _ in self.texts]
+        logits = self.model.step(torch.tensor(new), self.cache)
+        self.texts = [text + words for text, words in zip(self.texts, new, strict=True)]
         afresh = self.afresh()
-        for row, n in enumerate(given):
-            end = len(self.texts[row])
-            if n:
-                self.largest_gap = max(self.largest_gap, gap([afresh[row, end - n : end]], [logits[row, :n]]))
+        ends = [(row, len(text)) for row, text in enumerate(self.texts)]
+        read = [afresh[row, end - count : end] for row, end in ends]
+        self.largest_gap = max(self.largest_gap, gap(read, list(logits)))
+
+    def begin_late(self, sentences: int) -> None:
+        """So many sentences more, which join the others at the end."""
+        n = len(self.texts) // self.beams
+        sources = [self.words(self.draw.randrange(1, 7)) for _ in range(sentences)]
+        prompts = [self.words(self.draw.randrange(1, 5)) for _ in range(sentences)]
+        slots = range(n, n + sentences)
+        if isinstance(self.model, Transformer):
+            self.model.prefill(Rows.from_lists(sources), self.cache, n)
+            prompts = [[] for _ in slots]
+        else:
+            self.cache.begin(n, n + sentences)
+            self.model.prefill(Rows.from_lists(prompts).tokens, [len(prompt) for prompt in prompts], self.cache, slots)
+        self.sources += sources
+        self.texts += [list(prompt) for prompt in prompts for _ in range(self.beams)]
 
     def reorder(self, rows: list[int]) -> None:
         """Row i becomes what row rows[i] was, within its sentence; sentences of which no row is named leave."""
@@ -71,34 +85,30 @@ class Decoding:
 
 
 def cache_gap(model: Transformer | GPT) -> float:
-    """A fixed script that meets every verb: a prompt, single words, a chunk, ragged chunks, beams that change places,
-    sentences that leave."""
+    """A fixed script that meets every verb: a prompt, single words, a chunk, beams that change places, sentences that leave, and
+    that come later."""
     with torch.no_grad():
         plain = Decoding(model, 2)
         for n in (3, 1, 1, 2, 1):
             plain.step(n)
-        ragged = Decoding(model, 3, seed=1)
-        ragged.step(4, 1, 3)
+        ragged = Decoding(model, 1, seed=1, late=2)
+        ragged.step(2)
+        ragged.begin_late(2)
         ragged.step(1)
-        ragged.step(2, 3, 0)
-        ragged.reorder([0, 1])
+        ragged.step(3)
+        ragged.reorder([2, 1])
         ragged.step(1)
         ragged.step(2)
-        late = Decoding(model, 3, beams=2, seed=3)
-        late.step(2, 4, 1)
-        late.reorder([1, 0, 3, 2, 4, 4])
-        late.step(1)
-        late.reorder([3, 2, 5, 5])
-        late.step(3, 2)
-        beams = Decoding(model, 3, beams=2, seed=2)
+        beams = Decoding(model, 2, beams=2, seed=2, late=1)
         beams.step(1)
         beams.step(2)
-        beams.reorder([1, 1, 2, 3, 5, 4])
+        beams.reorder([1, 1, 2, 3])
+        beams.begin_late(1)
         beams.step(1)
         beams.reorder([1, 0, 4, 4])
         beams.step(1)
         beams.step(2)
-        return max(plain.largest_gap, ragged.largest_gap, late.largest_gap, beams.largest_gap)
+        return max(plain.largest_gap, ragged.largest_gap, beams.largest_gap)
 
 
 @pytest.mark.parametrize(("family", "changes"), cases(*CAUSAL))
@@ -124,17 +134,15 @@ def test_any_script_of_steps_and_reorders(
     """Positions that have no end also go past block_size here."""
     block_size = CAPACITY if changes["positions"] == "learned" else 5
     with torch.no_grad():
-        decoding = Decoding(small(family, block_size=block_size, **changes), sentences, beams=beams)
+        decoding = Decoding(small(family, block_size=block_size, **changes), sentences, beams=beams, late=2)
         for _ in range(script.draw(st.integers(1, 5))):
             rows = len(decoding.texts)
-            action = script.draw(st.sampled_from(["step", "ragged", "beams", "leave"]))
+            action = script.draw(st.sampled_from(["step", "late", "beams", "leave"]))
             if action == "step" or rows == 1:
                 decoding.step(script.draw(st.integers(1, 4)))
-            elif action == "ragged":
-                n = rows // beams
-                lengths = script.draw(st.lists(st.integers(0, 4), min_size=n, max_size=n).filter(any))
-                decoding.step(*lengths)
-            elif action == "beams":
+            elif action == "late" and rows // beams < sentences + 2:
+                decoding.begin_late(1)
+            elif action in ("beams", "late"):
                 own = [r // beams * beams for r in range(rows)]
                 decoding.reorder([first + script.draw(st.integers(0, beams - 1)) for first in own])
             else:

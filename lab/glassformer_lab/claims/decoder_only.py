@@ -128,7 +128,7 @@ def write(model: Any, pairs: PairBatch, new: int = 12) -> None:
     model.eval()
     if isinstance(model, GPT):
         state = model.start(32, pairs.source.size(1) + new + 1)
-        token = model.step(pairs.source, state, pairs.source_lengths)[:, -1:].argmax(-1)
+        token = model.step(pairs.source, state)[:, -1:].argmax(-1)
     else:
         from glassformer.nn.rows import as_rows
 

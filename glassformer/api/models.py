@@ -181,7 +181,7 @@ class LoadedModel(TextModel):
             raise UserError("a model without a run {no_split}", NO_SPLIT)
         else:
             on, examples = own_sample(self.recipe.data, run)
-        about: dict[str, Any] = {"run": run, "metrics": self.metrics, "name": None if run is None else run.name}
+        about: dict[str, Any] = {"metrics": self.metrics, "name": None if run is None else run.name}
         return export_model(self, to, Path(out), examples, quantize=quantize, on=on, overwrite=overwrite, **about)
 
     def to(self, device: str | torch.device) -> LoadedModel:

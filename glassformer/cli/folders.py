@@ -68,7 +68,7 @@ def export(
     else:
         raise UserError("there is no file {path} to compare on", sample)
     try:
-        its: dict[str, Any] = {"name": run.name, "run": run if step is None else None, "metrics": model.metrics}
+        its: dict[str, Any] = {"name": run.name, "metrics": model.metrics}
         report = export_model(model, to, place, examples, quantize=quantize, on=on, overwrite=overwrite, **its)
     except ParityFailed as failed:
         show_parity(failed.report, as_json)
@@ -98,10 +98,10 @@ def show_parity(report: ParityReport, as_json: bool = False) -> None:
         return
     from rich.text import Text
 
-    rows = [(localized(what), *map(Text, sides)) for what, *sides in report.rows()]
+    rows = [(localized(what), Text(value)) for what, value in report.rows()]
     title = _("parity on {texts} texts of {sample}", report.texts, report.sample)
     console = table_console()
-    console.print(make_table(("", (report.ours.name, RIGHT), (report.theirs.name, RIGHT)), rows, title=title))
+    console.print(make_table(("", (report.theirs, RIGHT)), rows, title=title))
     for note in report.notes:
         console.print(f"  {localized(note)}")
 

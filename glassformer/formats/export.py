@@ -11,7 +11,6 @@ replaced.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Iterable
 from itertools import islice
 from pathlib import Path
@@ -21,12 +20,11 @@ from glassformer.config import VERSION
 from glassformer.decode.ensemble import Ensemble
 from glassformer.errors import UserError
 from glassformer.files import owned
-from glassformer.formats.parity import SAMPLE, ParityFailed, ParityReport, Side, compare, folder_size
+from glassformer.formats.parity import SAMPLE, ParityFailed, ParityReport, compare
 from glassformer.formats.runtime import make_cases
 from glassformer.formats.targets import Target, names, target_of
 from glassformer.formats.untrusted import LARGEST_JSON, read_json
 from glassformer.language import _
-from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 
 FAMILIES = {"transformer": "an encoder-decoder Transformer", "gpt": "a decoder-only Transformer", "bert": "an encoder"}
@@ -76,9 +74,7 @@ def card(
         metrics="\n".join(scores or ["- none kept"]),
         configuration=settings_of(c, OF_MODEL),
         verdict=report.verdict(),
-        ours=report.ours.name,
-        theirs=report.theirs.name,
-        rows="\n".join(f"| {what} | {here} | {there} |" for what, here, there in report.rows()),
+        rows="\n".join(f"| {what} | {value} |" for what, value in report.rows()),
         remarks="\n".join(f"- {note}" for note in report.notes),
     )
     return filled.rstrip() + "\n"
@@ -145,19 +141,6 @@ def write(model: TextModel, to: str, folder: Path, weights: str, name: str) -> l
     return notes
 
 
-def run_size_and_load(run: Path | None, model: TextModel) -> Side:
-    """Our own side of the report: the weights' size on disk, and how long they take to load."""
-    side = Side("glassformer", sum(p.numel() * p.element_size() for p in model.model.parameters()))
-    if run is not None:
-        began = time.perf_counter()
-        folder = RunFolder.open(run)
-        folder.load_model(report=lambda _: None)
-        side.load_seconds = time.perf_counter() - began
-        weights = folder.weights_folder(report=lambda _: None)
-        side.bytes_on_disk = sum(p.stat().st_size for p in weights.glob("model*.safetensors")) or side.bytes_on_disk
-    return side
-
-
 def export_model(
     model: TextModel,
     to: str,
@@ -167,7 +150,6 @@ def export_model(
     quantize: str | None = None,
     on: str = "the sample",
     name: str | None = None,
-    run: Path | None = None,
     metrics: dict[str, float] | None = None,
     overwrite: bool = False,
 ) -> ParityReport:
@@ -180,8 +162,7 @@ def export_model(
     with owned.new_folder(out, "an export", old) as draft:
         notes = write(model, to, draft, weights, name or out.name)
         runtime = target.writer.open_folder(model, draft)
-        theirs = Side(runtime.name, folder_size(draft), runtime.load_seconds)
-        report = ParityReport(to, weights, on, len(cases), run_size_and_load(run, model), theirs, notes=list(notes))
+        report = ParityReport(to, weights, on, len(cases), runtime.name, notes=list(notes))
         compare(model, runtime, cases, report)
         if not report.passed:
             raise ParityFailed(_("{verdict}; nothing was left in {out}", report.verdict(), out), report)

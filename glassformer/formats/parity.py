@@ -1,19 +1,17 @@
 """Is the model over there the model here? One report for every import and export.
 
 On a sample of texts (a file, or the run's own test split) both sides are asked the same: the scores of every word at every
-token of the reference answers, what they write greedily and with a beam of four, and how long that takes. The beam is
+token of the reference answers, and what they write greedily and with a beam of four. The beam is
 compared under the other runtime's rules of length and stopping, which our search takes on by name.
 
 What counts as equal depends on the numbers the weights are written in (`LIMITS`): float32 must agree to rounding, and nearly
-every answer must be the same; 16 and 8 bits lose something, and the report says how much. Where it is too much, the layers
-of a program that shows them are compared one by one, and the first that differs is named.
+every answer must be the same; 16 and 8 bits lose something, and the report says how much.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,7 +20,6 @@ import numpy as np
 import torch
 
 from glassformer.errors import UserError
-from glassformer.evaluation.metrics import measure_name, text_scores
 from glassformer.formats.huggingface.vocabulary import NEVER
 from glassformer.formats.runtime import Case, OurRuntime, Runtime
 from glassformer.language import _
@@ -56,32 +53,20 @@ class ParityFailed(UserError):
 
 
 @dataclass
-class Side:
-    """One of the two: its scores on the sample, its size and its pace."""
-
-    name: str
-    bytes_on_disk: int = 0
-    load_seconds: float = 0.0
-    tokens_per_second: float | None = None
-    scores: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass
 class ParityReport:
-    """What was found. `passed` says whether it is the same model; `differs` names the first part that is not."""
+    """The worst difference, how many answers agree, and the verdict: `differs` says what is not the same, where something is."""
 
     format: str
     weights: str  # fp32, fp16 or int8
     sample: str
     texts: int
-    ours: Side
-    theirs: Side
+    theirs: str  # the program
     largest_logit_difference: float = 0.0
     largest_logit: float = 0.0
+    perplexity: tuple[float, float] | None = None  # of the references here and there
     same_greedy: float | None = None
     same_beam: float | None = None
-    same_ids: float | None = None  # of an import: texts that both tokenizers cut alike ...
-    same_default: float | None = None  # ... and answers that are the same where neither side is told how to write
+    same_ids: float | None = None  # of an import: texts that both tokenizers cut alike
     passed: bool = True
     differs: str | None = None
     notes: list[str] = field(default_factory=list)
@@ -94,57 +79,33 @@ class ParityReport:
         """Writes the report into the folder as parity.json."""
         (folder / "parity.json").write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
 
-    def rows(self) -> list[tuple[str, str, str]]:
-        """The report as a table: what, here, there."""
-
+    def rows(self) -> list[tuple[str, str]]:
+        """The report as a table: what, and how much."""
         rows = [
-            (_("largest difference of two scores"), "", f"{self.largest_logit_difference:.2g}"),
-            (_("largest score"), "", f"{self.largest_logit:.3g}"),
+            (_("largest difference of two scores"), f"{self.largest_logit_difference:.2g}"),
+            (_("largest score"), f"{self.largest_logit:.3g}"),
         ]
-        shares = {_("texts cut alike"): self.same_ids, _("same answers by default"): self.same_default}
-        shares |= {_("same greedy answers"): self.same_greedy, _("same beam-4 answers"): self.same_beam}
-        rows += [(name, "", f"{100 * value:.1f}%") for name, value in shares.items() if value is not None]
-        for name, score in self.ours.scores.items():
-            other = self.theirs.scores.get(name)
-            rows.append((measure_name(name), f"{score:.2f}", "" if other is None else f"{other:.2f}"))
-        rows.append((_("size on disk"), megabytes(self.ours.bytes_on_disk), megabytes(self.theirs.bytes_on_disk)))
-        rows.append((_("seconds to load"), f"{self.ours.load_seconds:.2f}", f"{self.theirs.load_seconds:.2f}"))
-        if self.theirs.tokens_per_second is not None:
-            here, there = (f"{side.tokens_per_second or 0:,.0f}" for side in (self.ours, self.theirs))
-            rows.append((_("greedy tokens a second"), here, there))
+        shares = {
+            _("texts cut alike"): self.same_ids,
+            _("same greedy answers"): self.same_greedy,
+            _("same beam-4 answers"): self.same_beam,
+        }
+        rows += [(name, f"{100 * value:.1f}%") for name, value in shares.items() if value is not None]
+        if self.perplexity is not None:
+            rows.append((_("perplexity here and there"), "{:.2f}, {:.2f}".format(*self.perplexity)))
         return rows
 
     def verdict(self) -> str:
         """Whether the other side computes what the run computes, in one sentence."""
-        name = self.theirs.name
         if not self.passed:
-            return _("{theirs} does not say what the run says: {differs}", name, self.differs)
+            return _("{theirs} does not say what the run says: {differs}", self.theirs, self.differs)
         how = self.weights, self.texts, self.sample
-        return _("{theirs} says what the run says ({weights}, {texts} texts of {sample})", name, *how)
-
-
-def megabytes(size: int) -> str:
-    """1234567 is 1.23 MB."""
-    return f"{size / 1e6:.2f} MB"
-
-
-def folder_size(path: Path) -> int:
-    """Bytes of everything below a folder, or of a file."""
-    files = [path] if path.is_file() else path.rglob("*")
-    return sum(p.stat().st_size for p in files if p.is_file())
+        return _("{theirs} says what the run says ({weights}, {texts} texts of {sample})", self.theirs, *how)
 
 
 def share_of_same(here: Sequence[Sequence[int]], there: Sequence[Sequence[int]]) -> float:
     """How many of the answers are the same, token for token."""
     return sum(list(a) == list(b) for a, b in zip(here, there, strict=True)) / max(1, len(here))
-
-
-def timed(runtime: Runtime, prompts: Sequence[Sequence[int]], limit: int) -> tuple[list[list[int]], float]:
-    """Greedy answers, and tokens a second (the ending tokens counted); the first text is answered once before, to warm up."""
-    runtime.write(prompts[:1], beam=1, limit=limit)
-    began = time.perf_counter()
-    found = runtime.write(prompts, beam=1, limit=limit)
-    return found, sum(len(ids) + 1 for ids in found) / max(1e-9, time.perf_counter() - began)
 
 
 class Logits:
@@ -170,25 +131,6 @@ class Logits:
             self.tokens += len(case.answer)
 
 
-def first_difference(ours: OurRuntime, theirs: Runtime, cases: Sequence[Case], weights: str) -> str | None:
-    """The first layer whose output is another one; None where the program does not show them."""
-    seen, limit = theirs.activations(cases[0]), LIMITS[weights].logits
-    if seen is None:
-        return None
-    here = ours.activations(cases[0])
-    for name, own in here.items():
-        if name not in seen or seen[name].shape != own.shape:
-            return _("{name}, which has another shape there", name)
-        gap, scale = float(np.abs(own - seen[name]).max()), max(1.0, float(np.abs(own).max()))
-        if not gap <= limit * scale:
-            before = list(here)[: list(here).index(name)]
-            same = _("what comes before it, the embedding, is not shown")
-            if before:
-                same = _("{before} is still the same", before[-1])
-            return _("{name}, whose output differs by {gap:.2g} ({same})", name, gap, same)
-    return _("the output layer: every layer before it is the same")
-
-
 def with_answers(cases: Sequence[Case], ours: OurRuntime, limit: int, reads_only: bool) -> list[Case]:
     """Where the sample has no references, what the model itself writes is the answer."""
     if reads_only or all(case.answer for case in cases):
@@ -200,8 +142,10 @@ def with_answers(cases: Sequence[Case], ours: OurRuntime, limit: int, reads_only
     ]
 
 
-def compare(model: TextModel, theirs: Runtime, cases: Sequence[Case], report: ParityReport) -> ParityReport:
-    """Fills in the report."""
+def compare(
+    model: TextModel, theirs: Runtime, cases: Sequence[Case], report: ParityReport, long: Case | None = None
+) -> ParityReport:
+    """Fills in the report. `long`: a case whose scores alone are compared."""
     if not cases:
         raise UserError("there is no text to compare the two on; give a file of texts that fit the model by --sample")
     ours = OurRuntime(model, theirs.rules, theirs.special, cut_competes=theirs.cut_competes, prefix=theirs.prefix)
@@ -219,45 +163,32 @@ def compare(model: TextModel, theirs: Runtime, cases: Sequence[Case], report: Pa
             found.add(case, here, there)
     report.texts, report.notes = len(cases), [*report.notes, *theirs.lacks]
     report.largest_logit_difference, report.largest_logit = found.difference, found.largest
-    report.theirs.load_seconds = theirs.load_seconds
     if reads_only:
         report.same_greedy = found.same / len(cases)
     else:
-        for side, lost in zip((report.ours, report.theirs), found.lost, strict=True):
-            side.scores["perplexity"] = math.exp(min(50.0, lost / max(1, found.tokens)))
-        compare_answers(model, ours, theirs, cases, report, limit)
-    report.conclude(difference(report, ours, theirs, cases))
+        here, there = (math.exp(min(50.0, lost / max(1, found.tokens))) for lost in found.lost)
+        report.perplexity = here, there
+        prompts = [case.prompt for case in cases]
+        report.same_greedy = share_of_same(*(side.write(prompts, beam=1, limit=limit) for side in (ours, theirs)))
+        if "beam" not in " ".join(theirs.lacks):
+            report.same_beam = share_of_same(*(side.write(prompts, beam=4, limit=limit) for side in (ours, theirs)))
+    differs = difference(report)
+    if differs is None and long is not None:
+        found.add(long, ours.logits([long])[0], theirs.logits([long])[0])
+        report.largest_logit_difference, report.largest_logit = found.difference, found.largest
+        if (apart := difference(report)) is not None:
+            differs = _("over {length:,} random tokens {differs}", len(long.answer or long.prompt), apart)
+    report.conclude(differs)
     return report
 
 
-def compare_answers(
-    model: TextModel, ours: OurRuntime, theirs: Runtime, cases: Sequence[Case], report: ParityReport, limit: int
-) -> None:
-    """Greedy and beam answers of both, their pace, and BLEU where there are references."""
-    prompts = [case.prompt for case in cases]
-    here, report.ours.tokens_per_second = timed(ours, prompts, limit)
-    there, report.theirs.tokens_per_second = timed(theirs, prompts, limit)
-    report.same_greedy = share_of_same(here, there)
-    if "beam" not in " ".join(theirs.lacks):
-        here, there = (side.write(prompts, beam=4, limit=limit) for side in (ours, theirs))
-        report.same_beam = share_of_same(here, there)
-    references = [case.reference for case in cases]
-    if all(reference is not None for reference in references):
-        decode, tokenize = model.tokenizers.target.decode, model.recipe.train.bleu_tokenize
-        for side, written in ((report.ours, here), (report.theirs, there)):
-            scores = text_scores([decode(ids) for ids in written], [r or "" for r in references], tokenize)
-            side.scores["bleu"] = scores.values["bleu"]
-
-
-def difference(report: ParityReport, ours: OurRuntime, theirs: Runtime, cases: Sequence[Case]) -> str | None:
+def difference(report: ParityReport) -> str | None:
     """Where the two part, by the numbers of a report; None where they are equal."""
     limits = LIMITS[report.weights]
     gap, most = report.largest_logit_difference, limits.logits * max(1.0, report.largest_logit)
     if not gap <= most:
-        part = first_difference(ours, theirs, cases, report.weights)
-        said = _("scores differ by {gap:.2g}, and {weights} may differ by {most:.2g}", gap, report.weights, most)
-        return _("{differs}; the first part that differs is {part}", said, part) if part else said
-    here, there = (side.scores.get("perplexity", 1.0) for side in (report.ours, report.theirs))
+        return _("scores differ by {gap:.2g}, and {weights} may differ by {most:.2g}", gap, report.weights, most)
+    here, there = report.perplexity or (1.0, 1.0)
     if there > limits.perplexity * here:
         return _("the references' perplexity is {there:.3f} there and {here:.3f} here", there, here)
     for name, value in (("greedy", report.same_greedy), ("beam-4", report.same_beam)):

@@ -17,25 +17,21 @@ from glassformer.decode import SpecialTokens, TokenConstraints, translate_batch
 from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.nn.rows import Rows
-from glassformer.probe import record
 from glassformer.runs.folder import RunFolder
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, MASK
 
 EVERY = 7  # of a masked language model, so many tokens from one mask to the next
-Activations = dict[str, np.ndarray]
-"""The output of each layer for one case, by the layer's name with us, in the order in which text goes through them."""
 Ids = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One text: the ids that a model reads (`prompt`), the ids that should follow (`answer`; none for a model that only
-    reads), and what they should say (`reference`, where somebody wrote one)."""
+    """One text: the ids that a model reads (`prompt`), and the ids that should follow (`answer`; none for a model that only
+    reads)."""
 
     prompt: tuple[int, ...]
     answer: tuple[int, ...] = ()
-    reference: str | None = None
 
 
 class Runtime:
@@ -43,7 +39,6 @@ class Runtime:
 
     name: str
     family: str
-    load_seconds = 0.0
     rules: DecodeConfig  # what our search must be told to search as this runtime does
     special: SpecialTokens  # what may not be written there
     prefix: tuple[int, ...] = ()  # what every answer begins with
@@ -58,10 +53,6 @@ class Runtime:
         """What it writes after each prompt, without the token that ends it."""
         raise NotImplementedError
 
-    def activations(self, case: Case) -> Activations | None:
-        """What comes out of each layer; None where the program does not show it."""
-        return None
-
     def logits(self, cases: Sequence[Case]) -> list[np.ndarray]:
         """For each case the scores at each token of its answer (T, V); of a model that only reads, at each of its prompt."""
         if self.family == "transformer":
@@ -73,18 +64,6 @@ class Runtime:
             own[start : start + len(case.answer or case.prompt)]
             for own, start, case in zip(found, starts, cases, strict=True)
         ]
-
-
-def tap_of(layer: str) -> str:
-    """The activation that is a layer's output."""
-    return f"{layer}.residual"
-
-
-def layers_of(model: TextModel) -> list[str]:
-    """Every layer by its name, in the order in which text goes through them."""
-    c = model.model.config
-    encoder = [f"encoder.{i}" for i in range(c.encoder_layers)] if c.family != "gpt" else []
-    return encoder + ([f"decoder.{i}" for i in range(c.n_layer)] if c.family != "bert" else [])
 
 
 class OurRuntime(Runtime):
@@ -122,13 +101,6 @@ class OurRuntime(Runtime):
         )
         return [max(hypotheses, key=lambda h: h.score).ids if kept > 1 else hypotheses[0].ids for hypotheses in found]
 
-    def activations(self, case: Case) -> Activations:
-        """What comes out of each layer for one case."""
-        names = layers_of(self.model)
-        with record(self.model.model, *map(tap_of, names)) as seen:
-            self.logits([case])
-        return {name: seen[tap_of(name)][0].float().cpu().numpy() for name in names}
-
 
 NO_SPLIT = _("keeps no examples to compare on; give a file of texts by --sample (Python: sample=[...])")
 
@@ -162,7 +134,7 @@ def make_cases(model: TextModel, examples: Iterable[Any], most: int) -> list[Cas
             prompt = (*ids, EOS) if model.kind == "transformer" else (BOS, *ids, EOS)
             taken = max(len(prompt), len(answer)) if model.kind == "transformer" else len(prompt) + len(answer)
             if ids and taken <= block:
-                found.append(Case(prompt, answer, wanted))
+                found.append(Case(prompt, answer))
             continue
         ids = source.encode(text_of(example))
         if model.kind == "gpt":

@@ -58,14 +58,14 @@ def same_words_and_labels(ours: Any, theirs: Any, words: Any, imported: Any) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_run_says_what_its_source_says(name: str, tmp_path: Path) -> None:
-    """Ids of texts, scores over the whole block, greedy answers, a beam of four, and what both write when nobody tells them how;
-    and of some a run whose second layer is another is found out there."""
+    """Ids of texts, scores over the whole block, greedy answers and a beam of four; and of some a run whose second layer is another
+    is found out."""
     theirs, words = MODELS[name](tmp_path / "theirs")
     imported = read_source(str(tmp_path / "theirs"), languages=MANY.get(name))
     run = write_run(imported, tmp_path / "run")
     report = import_parity(tmp_path / "theirs", imported, run)
     assert report.passed and report.largest_logit_difference < 2e-5 and report.same_greedy == 1
-    assert report.same_beam in (1, None) and report.same_default in (1, None) and report.same_ids == 1
+    assert report.same_beam in (1, None) and report.same_ids == 1
     assert json.loads((run.path / "parity.json").read_text())["texts"] == report.texts > 3
     same_words_and_labels(glassformer.load(run.path, device="cpu"), theirs, words, imported)
     if name not in FOUND_OUT:
@@ -73,7 +73,7 @@ def test_the_run_says_what_its_source_says(name: str, tmp_path: Path) -> None:
     stack = "encoder" if name in READERS else "decoder"
     part = next(n for n in imported.weights if n.startswith(f"{stack}.1.mlp.") and n.endswith("weight"))
     imported.weights[part].mul_(5)
-    with pytest.raises(ParityFailed, match=rf"first part that differs is {stack}.1, .*{stack}.0 is still the same"):
+    with pytest.raises(ParityFailed, match="scores differ by"):
         import_parity(tmp_path / "theirs", imported, write_run(imported, tmp_path / "other"))
 
 
@@ -98,27 +98,20 @@ def said(folder: Path, name: str, changes: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_it_begins_with_text(tmp_path: Path) -> None:
-    """A source that cuts texts otherwise, one that writes otherwise when nobody tells it how, and one that differs at the last
-    token it can read alone: each is found out, and named. Nothing of this shows on short rows of the same ids."""
+    """A source that cuts texts otherwise, and one that differs at the last token it can read alone: each is
+    found out, and named. Nothing of this shows on short rows of the same ids."""
     MODELS["gpt2"](tmp_path / "theirs")
     found = read_source(str(tmp_path / "theirs"))
     run, short = write_run(found, tmp_path / "run"), ["the cat sat", "a hat", "my mice"]
     report = import_parity(tmp_path / "theirs", found, run, short)
-    assert report.passed and report.same_ids == report.same_default == 1
-    assert {"texts cut alike", "same answers by default"} <= {name for name, _, _ in report.rows()}
+    assert report.passed and report.same_ids == 1 and "texts cut alike" in dict(report.rows())
     before = (tmp_path / "theirs" / "tokenizer_config.json").read_bytes()
     said(tmp_path / "theirs", "tokenizer_config.json", {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True})
     with pytest.raises(ParityFailed, match=r"the text 'the cat sat' is \[.*\] there and \[.*\] here"):
         import_parity(tmp_path / "theirs", found, run, short)
     (tmp_path / "theirs" / "tokenizer_config.json").write_bytes(before)
-    said(tmp_path / "theirs", "generation_config.json", {"no_repeat_ngram_size": 1})
-    with pytest.raises(ParityFailed, match=r"after 'the cat sat' it writes \[.*\], and the run \["):
-        import_parity(tmp_path / "theirs", found, run, short)
-    said(tmp_path / "theirs", "generation_config.json", {"no_repeat_ngram_size": 0})
     found.weights["positions.weight"][-1] *= 5
-    with pytest.raises(
-        ParityFailed, match=r"over 40 random tokens scores differ by .* first part that differs is decoder.0"
-    ):
+    with pytest.raises(ParityFailed, match="over 40 random tokens scores differ by"):
         import_parity(tmp_path / "theirs", found, write_run(found, tmp_path / "other"), short)
 
 
@@ -135,7 +128,7 @@ def test_an_export_of_ours_comes_back_by_its_own_recipe(task: str, tmp_path: Pat
     back = write_run(found, tmp_path / "back")
     assert back.tokenizers.source.encode("eins zwei") == run.tokenizers.source.encode("eins zwei")
     report = import_parity(tmp_path / "hf", found, back, ["eins zwei drei", "vier fünf sechs sieben"])
-    assert report.passed and report.same_default is None and back.recipe.decode == run.recipe.decode
+    assert report.passed and report.same_ids is None and back.recipe.decode == run.recipe.decode
     assert found.recipe.model == run.recipe.model
 
 
@@ -188,5 +181,5 @@ def test_the_command_tells_and_leaves_nothing_that_is_wrong(
     monkeypatch.setattr(import_run, "write_run", broken)
     with pytest.raises(SystemExit) as ended:
         run_command([*given, str(tmp_path / "wrong")])
-    assert ended.value.code == 1 and "first part that differs is decoder.0" in capsys.readouterr().err
+    assert ended.value.code == 1 and "scores differ by" in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["run", "texts.txt", "theirs"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -63,10 +62,8 @@ class CTranslate2Runtime(Runtime):
 
         alpha, threads = model.recipe.decode.alpha, torch.get_num_threads()
         self.family, self.alpha = model.model.config.family, alpha or spec.NO_PENALTY
-        began = time.perf_counter()
         runner = ctranslate2.Translator if self.family == "transformer" else ctranslate2.Generator
         self.runner: Any = runner(str(folder), device="cpu", inter_threads=1, intra_threads=threads)
-        self.load_seconds = time.perf_counter() - began
         self.source, self.target = (read_vocabulary(folder, side) for side in ("source", "target"))
         self.ids = {word: i for i, word in enumerate(self.target)}
         self.rules = DecodeConfig(length_rule="power", alpha=alpha, stop_rule="first-k", allow_unknown=True)

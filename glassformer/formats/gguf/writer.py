@@ -13,7 +13,6 @@ import errno
 import importlib.util
 import json
 import os
-import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +48,6 @@ class ReadBack(OurRuntime):
     )
 
     def __init__(self, path: Path, model: TextModel, vocabulary: Vocabulary | None = None) -> None:
-        began = time.perf_counter()
         net = copy.deepcopy(model.model).cpu().eval()
         if vocabulary is None:
             found = read_gguf(path, net.config)
@@ -58,7 +56,6 @@ class ReadBack(OurRuntime):
             found = in_our_order(there, read_gguf(path, there), vocabulary, vocabulary)[1]
         load_model_tensors(net, found)
         super().__init__(TextModel(net, model.tokenizers, model.recipe), special=model.special_tokens)
-        self.load_seconds = time.perf_counter() - began
 
 
 class LlamaCppRuntime(Runtime):
@@ -71,11 +68,9 @@ class LlamaCppRuntime(Runtime):
         import llama_cpp
 
         self.block = model.model.config.block_size
-        began = time.perf_counter()
         full = {"type_k": llama_cpp.GGML_TYPE_F32, "type_v": llama_cpp.GGML_TYPE_F32}
         how = {"n_ctx": self.block, "n_threads": torch.get_num_threads(), "logits_all": True, "verbose": False}
         self.runner: Any = llama_cpp.Llama(str(path), **how, **full)
-        self.load_seconds = time.perf_counter() - began
         self.vocabulary = vocabulary or Vocabulary.ours_alone(model.model.config.vocab_size)
         self.end = self.vocabulary.order[EOS]
         self.rules = DecodeConfig(allow_unknown=True)

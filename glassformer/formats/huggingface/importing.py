@@ -53,7 +53,6 @@ class Imported:
     model_type: str
     notes: list[str] = field(default_factory=list)
     theirs: Mapping[str, Vocabulary] = field(default_factory=dict)  # by side: our ids as theirs
-    left_aside: Mapping[str, Any] = field(default_factory=dict)  # settings of `generate` that [decode] cannot say
 
 
 @dataclass(frozen=True)
@@ -222,7 +221,7 @@ def read_folder(
     notes = [*notes_on(config, target), *taken.note]
     labels = labels_of(hf) if config.n_label else []
     sides, words = {"target": target, "source": source}, Tokenizers(write, read, labels)
-    return Imported(recipe, own, words, dialect.name, notes, sides, taken.left)
+    return Imported(recipe, own, words, dialect.name, notes, sides)
 
 
 def folder_name(folder: Path) -> str:

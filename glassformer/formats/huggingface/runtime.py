@@ -6,7 +6,6 @@ scores and answers that come out into ours.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,13 +17,11 @@ from torch import Tensor
 
 from glassformer.config import DecodeConfig
 from glassformer.errors import UserError, install_hint
-from glassformer.formats.huggingface.tables import half_split
 from glassformer.formats.huggingface.vocabulary import Vocabulary
-from glassformer.formats.runtime import Activations, Case, Ids, Runtime
+from glassformer.formats.runtime import Ids, Runtime
 from glassformer.tasks import TextModel
 from glassformer.text.tokenizer import BOS, EOS, PAD
 
-HALF_SPLIT = ("marian", "pegasus")
 HEADS = {"classify": "ForSequenceClassification", "tag": "ForTokenClassification", "none": ""}
 FAMILIES = {"transformer": "ForSeq2SeqLM", "gpt": "ForCausalLM", "bert": "ForMaskedLM"}
 
@@ -103,11 +100,9 @@ class TransformersRuntime(Runtime):
         self.source = self.target
         if c.family == "transformer":
             self.source = known.get("source") or Vocabulary.ours_alone(c.source_vocab_size or c.vocab_size)
-        began = time.perf_counter()
         with transformers_can_use(folder):
             loader = getattr(transformers, auto_class(c.family, c.head))
             self.model: Any = loader.from_pretrained(folder, dtype=dtype, local_files_only=True).eval()
-        self.load_seconds = time.perf_counter() - began
         self.rules = DecodeConfig(length_rule="power", alpha=self.alpha, stop_rule="first-k")
         self.special, self.prefix = model.special_tokens, model.tokenizers.target.before
         pad, self.start = self.target.theirs((PAD, BOS))
@@ -157,62 +152,3 @@ class TransformersRuntime(Runtime):
         start = 1 if self.family == "transformer" else ids.size(1)
         written = [up_to_end(row[start : start + limit].tolist(), *self.ends) for row in found]
         return [[self.target.ours.get(token, -1) for token in row] for row in written]
-
-    @torch.no_grad()
-    def activations(self, case: Case) -> Activations:
-        """What comes out of each layer, its channels in our order."""
-        seen: Activations = {}
-        stacks = {"transformer": ("encoder", "decoder"), "gpt": ("decoder",), "bert": ("encoder",)}[self.family]
-        hooks = []
-        for stack in stacks:
-            for i, layer in enumerate(self.layers(stack)):
-                hooks.append(layer.register_forward_hook(self.keep(seen, f"{stack}.{i}")))
-        try:
-            self.logits([case])
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return seen
-
-    def layers(self, stack: str) -> Any:
-        """The layers of one stack, wherever the class keeps them."""
-        body = self.model.base_model
-        if self.family == "transformer":
-            return getattr(body, stack).layers
-        if self.family == "bert":
-            return body.encoder.layer
-        places = (body, "h"), (body, "layers"), (getattr(body, "decoder", None), "layers")
-        return next(getattr(place, name) for place, name in places if hasattr(place, name))
-
-    def keep(self, seen: Activations, name: str) -> Any:
-        """A hook that keeps a layer's output under a name."""
-
-        def hook(_module: Any, _inputs: Any, output: Any) -> None:
-            x = (output[0] if isinstance(output, tuple) else output)[0].float()
-            # Their sinusoids are half-split, so their channels stand in another order.
-            if self.model.config.model_type in HALF_SPLIT:
-                x = x[:, half_split(x.size(-1)).argsort()]
-            seen[name] = x.numpy()
-
-        return hook
-
-    @torch.no_grad()
-    def write_by_default(self, ids: Sequence[int], changes: Mapping[str, Any]) -> tuple[list[int], bool]:
-        """What `generate` writes after these ids of theirs by the folder's own settings, but for the `changes`, as ids of
-        ours; and whether it ended by itself. What stands for no text is never written, as with us."""
-        own = self.model.generation_config
-        hidden = {*(own.suppress_tokens or []), *(self.options["suppress_tokens"] or [])}
-        options = {"suppress_tokens": sorted(hidden) or None, "do_sample": False, **changes}
-        if self.family == "transformer" and own.decoder_start_token_id is None and own.bos_token_id is None:
-            options["decoder_start_token_id"] = self.start
-        if own.eos_token_id is None:
-            options["eos_token_id"] = self.ends
-        if own.pad_token_id is None:
-            options["pad_token_id"] = self.pad
-        prompt = torch.tensor([list(ids)])
-        found = self.model.generate(input_ids=prompt, attention_mask=torch.ones_like(prompt), **options)[0].tolist()
-        told = self.ends if own.eos_token_id is None else own.eos_token_id
-        ends = told if isinstance(told, list) else [told]
-        new = found[1 if self.family == "transformer" else len(ids) :]
-        written = up_to_end(new, *ends)
-        return [self.target.ours.get(token, -1) for token in written], len(written) < len(new)

@@ -6,7 +6,6 @@ with onnxruntime alone.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,13 +35,11 @@ class OnnxRuntime(Runtime):
     def __init__(self, folder: Path, model: TextModel) -> None:
         self.folder, self.model, self.family = folder, model, model.model.config.family
         threads = torch.get_num_threads()
-        began = time.perf_counter()
         if self.family == "bert":
             self.reader: Any = session(folder / "model.onnx", threads)
         else:
             self.net = OnnxNet(folder, model.model.config, threads)
             self.twin = with_net(model.model, self.net)
-        self.load_seconds = time.perf_counter() - began
         self.rules = replace(model.recipe.decode, engine="auto", temperature=0.0, n_best=1, num_samples=1)
         self.special = model.special_tokens
 

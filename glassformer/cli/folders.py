@@ -111,53 +111,45 @@ def import_(
     *,
     out: Path | None = None,
     file: Path | None = None,
-    head: str | None = None,
     source_language: str | None = None,
     target_language: str | None = None,
-    pickle: bool = False,
-    tokenizer: Path | None = None,
     adapter: Path | None = None,
     sample: Path | None = None,
 ) -> None:
     """Take in a model that was made elsewhere: [bold]glassformer import opus-mt-de-en[/].
 
     GPT-2, Llama, Mistral, Qwen2, Qwen3, OPT, Marian (OPUS-MT), Pegasus, BART, mBART-50, M2M100 (NLLB), T5, BERT and RoBERTa with
-    their heads or without one, and nanoGPT. What comes out is a run, which the other commands take like any other.
+    their heads or without one. What comes out is a run, which the other commands take like any other.
     Only safetensors are read; of a name at the hub no pickle and no code is fetched.
 
     Example: import Helsinki-NLP/opus-mt-de-en
 
-    source: A Hugging Face folder, a model's name at its hub, a nanoGPT checkpoint.
+    source: A Hugging Face folder, or a model's name at its hub.
     out: The run's folder; runs/NAME by default.
     file: Examples of yours, as training data: for evaluate, heads, compare and export.
-    head: Of a BERT with both: mlm (masked words) or next-sentence (a classifier).
     source_language: Of a model of many languages: what is read, by its name there (__en__, eng_Latn).
     target_language: And what is written.
-    pickle: Yes, open this nanoGPT checkpoint, though pickles can run code.
-    tokenizer: The folder of a nanoGPT checkpoint's tokenizer.
     adapter: SOURCE is a run of yours: add the corrections of this adapter.safetensors to a copy of it.
     sample: Compare run and source on this file, a text a line; else on some sentences.
     """
     from glassformer.formats.huggingface.importing import Languages
     from glassformer.formats.import_run import read_source, write_run
 
-    if head not in (None, "mlm", "next-sentence"):
-        raise ConfigError("--head is mlm or next-sentence, not {head!r}", head)
     languages = Languages(source_language, target_language)
     if adapter is not None:
         from glassformer.formats.adapter import with_adapter
         from glassformer.runs.folder import RunFolder
 
-        if head or pickle or tokenizer or sample or languages != Languages():
+        if sample or languages != Languages():
             raise ConfigError(
                 "with --adapter the source is a run of yours; of the other options it takes --out and --file"
             )
         found = with_adapter(RunFolder.open(Path(source)), adapter)
         run = write_run(found, out or Path("runs") / found.recipe.name, file)
     else:
-        found = read_source(source, head=head, languages=languages, pickle=pickle, tokenizer=tokenizer)
+        found = read_source(source, languages=languages)
         place = out or Path("runs") / found.recipe.name
-        run = write_run(found, place, file, lambda draft: prove(Path(source), found, draft, head, sample, place))
+        run = write_run(found, place, file, lambda draft: prove(Path(source), found, draft, sample, place))
     for note in found.notes:
         warn(note)
     tell_what_is_next(run, found)
@@ -180,12 +172,12 @@ def tell_what_is_next(run: RunFolder, found: Imported) -> None:
     print(f"      glassformer train RECIPE --from {path}")
 
 
-def prove(source: Path, found: Imported, draft: RunFolder, head: str | None, sample: Path | None, place: Path) -> None:
+def prove(source: Path, found: Imported, draft: RunFolder, sample: Path | None, place: Path) -> None:
     """Compare the run with its source before it takes its place, and print the report; one that is another model is given up."""
     from glassformer.formats.huggingface.import_parity import cannot_compare, import_parity
     from glassformer.formats.parity import ParityFailed
 
-    if (why := cannot_compare(source, found, head)) is not None:
+    if (why := cannot_compare(source)) is not None:
         warn(f"{place}: {localized(why)}")
         return
     try:

@@ -166,8 +166,8 @@ def compare(
     if reads_only:
         report.same_greedy = found.same / len(cases)
     else:
-        here, there = (math.exp(min(50.0, lost / max(1, found.tokens))) for lost in found.lost)
-        report.perplexity = here, there
+        before, after = (math.exp(min(50.0, lost / max(1, found.tokens))) for lost in found.lost)
+        report.perplexity = before, after
         prompts = [case.prompt for case in cases]
         report.same_greedy = share_of_same(*(side.write(prompts, beam=1, limit=limit) for side in (ours, theirs)))
         if "beam" not in " ".join(theirs.lacks):

@@ -11,13 +11,11 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pickle
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from glassformer.errors import UserError
@@ -40,17 +38,6 @@ def inside(folder: Path, name: str) -> Path:
     if not stat.S_ISREG(mode):
         raise UserError("{path} is not a plain file (a link, a folder or a device), and is not read", path)
     return path
-
-
-def load_restricted(path: Path) -> Any:
-    """What a pickle of torch's holds, by the loader that refuses all but tensors and plain values."""
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, OSError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise UserError(
-            "{path} is not a checkpoint that can be read without running code: {said}", path, said
-        ) from None
 
 
 def is_file(folder: Path, name: str) -> bool:

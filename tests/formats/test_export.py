@@ -18,16 +18,13 @@ import pytest
 
 import glassformer
 from glassformer.cli.verbs import run_command
-from glassformer.config import DecodeConfig, ModelConfig
-from glassformer.decode import SpecialTokens, translate_batch
+from glassformer.config import ModelConfig
 from glassformer.errors import UserError
-from glassformer.files.owned import own_folder
 from glassformer.formats.ctranslate2 import spec as ct2
 from glassformer.formats.export import write
 from glassformer.formats.huggingface import writer as huggingface
 from glassformer.formats.huggingface.dialects import dialect_for
 from glassformer.formats.onnx import spec as conversion
-from glassformer.formats.onnx.writer import OnnxModel
 from glassformer.formats.parity import ParityFailed
 from glassformer.formats.runtime import own_sample
 from tests.small_runs import small_run
@@ -192,19 +189,6 @@ def test_a_program_that_shows_no_layers_is_found_out_by_its_scores(
     with pytest.raises(ParityFailed, match=r"does not say what the run says: scores differ by"):
         glassformer.load(runs("lively"), device="cpu").export(to, tmp_path / "out")
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.slow
-def test_the_loop_with_onnxruntime_alone(runs: Any, tmp_path: Path) -> None:
-    """It writes greedily what our search writes when nothing is forbidden."""
-    for name in ("pre-norm", "gpt2"):
-        model = glassformer.load(runs(name), device="cpu")
-        write(model, "onnx", own_folder(tmp_path / name), "fp32", "x")
-        prompts = [[7, 8, 9, 2], [6, 2], [10, 11, 12, 13, 2]]
-        free = SpecialTokens(never=())
-        how = DecodeConfig(beam=1, max_new_tokens=6, allow_unknown=True)
-        wanted = [own[0].ids for own in translate_batch(model.model, prompts, how, special=free)]
-        assert OnnxModel(tmp_path / name).write(prompts, limit=6) == wanted
 
 
 def test_what_cannot_be_exported_is_said_with_the_nearest(tmp_path: Path) -> None:

@@ -24,9 +24,8 @@ from glassformer.formats.huggingface.importing import Languages
 from glassformer.formats.huggingface.writer import export_folder
 from glassformer.formats.import_run import read_source, write_run
 from glassformer.formats.parity import ParityFailed
-from glassformer.nn.rows import Rows
 from glassformer.text.tokenizer import CONTROL, UNK
-from tests.external_models import DECODERS, READERS, SEQ2SEQ, TEXTS, bert, in_our_ids
+from tests.external_models import DECODERS, READERS, SEQ2SEQ, TEXTS, in_our_ids
 from tests.small_runs import small_run
 
 MANY = {"mbart": Languages("en_XX", "de_DE"), "m2m_100": Languages("en_XX", "de_DE")}
@@ -58,8 +57,8 @@ def same_words_and_labels(ours: Any, theirs: Any, words: Any, imported: Any) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_the_run_says_what_its_source_says(name: str, tmp_path: Path) -> None:
-    """Ids of texts, scores over the whole block, greedy answers and a beam of four; and of some a run whose second layer is another
-    is found out."""
+    """Ids of texts, scores over the whole block, greedy answers and a beam of four; and of some a run whose second layer is
+    another is found out."""
     theirs, words = MODELS[name](tmp_path / "theirs")
     imported = read_source(str(tmp_path / "theirs"), languages=MANY.get(name))
     run = write_run(imported, tmp_path / "run")
@@ -75,19 +74,6 @@ def test_the_run_says_what_its_source_says(name: str, tmp_path: Path) -> None:
     imported.weights[part].mul_(5)
     with pytest.raises(ParityFailed, match="scores differ by"):
         import_parity(tmp_path / "theirs", imported, write_run(imported, tmp_path / "other"))
-
-
-@torch.no_grad()
-def test_the_next_sentence_head_is_a_classifier(tmp_path: Path) -> None:
-    theirs, words = bert(tmp_path / "theirs", "ForPreTraining")
-    imported = read_source(str(tmp_path / "theirs"), head="next-sentence")
-    write_run(imported, tmp_path / "run")
-    ours = glassformer.load(tmp_path / "run")
-    ids = words(TEXTS[0], TEXTS[1], return_tensors="pt")
-    found = theirs(**ids).seq_relationship_logits
-    own = in_our_ids(imported.theirs["target"], ids.input_ids)
-    torch.testing.assert_close(ours.model(Rows.whole(own), ids.token_type_ids)[:, 0], found, atol=2e-4, rtol=1e-4)
-    assert ours.tokenizers.labels == ["is the next sentence", "is another"]
 
 
 def said(folder: Path, name: str, changes: dict[str, Any]) -> None:

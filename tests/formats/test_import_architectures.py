@@ -128,7 +128,7 @@ REFUSED: dict[str, tuple[str, Made]] = {
     "bert, heads pruned": ("pruned_heads", lambda f: edited(bert, f, pruned_heads={"0": [1]})),
     "bert, questions": ("names a BertForQuestionAnswering", lambda f: bert(f, "ForQuestionAnswering")),
     "roberta, choices": ("names a RobertaForMultipleChoice", lambda f: roberta(f, "ForMultipleChoice")),
-    "bert, next sentences": ("--head next-sentence", lambda f: bert(f, "ForNextSentencePrediction")),
+    "bert, next sentences": ("names a BertForNextSentencePrediction", lambda f: bert(f, "ForNextSentencePrediction")),
     "bert, many labels": (
         "multi_label_classification",
         lambda f: bert(f, "ForSequenceClassification", problem_type="multi_label_classification", **LABELS),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import struct
 import time
 import tracemalloc
@@ -95,43 +94,6 @@ def test_an_import_that_breaks_off_in_its_comparison_leaves_no_run(
     assert call("import", good, "--out", run).returncode == 0
     assert (run / "parity.json").exists() and call("doctor", run).returncode == 0
     assert os.listdir(tmp_path) == ["run"]
-
-
-def test_a_nanogpt_checkpoint_needs_a_word(tmp_path: Path) -> None:
-    """Its matrices are not transposed and its biases may be missing; without --pickle it is not opened."""
-    gpt2(tmp_path / "gpt2")
-    model = glassformer.load(write_run(read_source(str(tmp_path / "gpt2")), tmp_path / "run").path)
-    tensors = load_file(tmp_path / "gpt2" / "model.safetensors")
-    theirs = {f"_orig_mod.{n}": (t.T.contiguous() if t.dim() == 2 and ".h." in n else t) for n, t in tensors.items()}
-    theirs["_orig_mod.lm_head.weight"] = tensors["transformer.wte.weight"]
-    arguments = {"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 40, "bias": True, "vocab_size": 300}
-    torch.save({"model": theirs, "model_args": arguments, "iter_num": 3}, tmp_path / "ckpt.pt")
-    with pytest.raises(UserError, match="--pickle"):
-        read_source(str(tmp_path / "ckpt.pt"))
-    with pytest.raises(UserError, match="--tokenizer"):
-        read_source(str(tmp_path / "ckpt.pt"), pickle=True)
-    found = read_source(str(tmp_path / "ckpt.pt"), pickle=True, tokenizer=tmp_path / "gpt2")
-    assert found.recipe.model.activation == "gelu"
-    own = dict(model.model.named_parameters())
-    assert all(torch.equal(found.weights[n], own[n]) for n in own)
-
-
-class Bomb:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return Path.mkdir, (self.path,)
-
-
-def test_a_pickle_runs_no_code_even_when_allowed(tmp_path: Path) -> None:
-    gpt2(tmp_path / "gpt2")
-    (tmp_path / "ckpt.pt").write_bytes(pickle.dumps({"model": Bomb(tmp_path / "ran"), "model_args": {}}))
-    torch.save({"model": {"w": Bomb(tmp_path / "ran")}, "model_args": {}}, tmp_path / "zip.pt")
-    for name in ("ckpt.pt", "zip.pt"):
-        with pytest.raises(UserError, match="without running code"):
-            read_source(str(tmp_path / name), pickle=True, tokenizer=tmp_path / "gpt2")
-    assert not (tmp_path / "ran").exists()
 
 
 # ----------------------------------------------------------------------------------------------------- made to do harm

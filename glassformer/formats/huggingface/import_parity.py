@@ -123,12 +123,10 @@ def import_parity(folder: Path, found: Imported, run: RunFolder, examples: Itera
     return report
 
 
-def cannot_compare(source: Path, found: Imported, head: str | None) -> str | None:
+def cannot_compare(source: Path) -> str | None:
     """Why the two are not compared, as a sentence; None where they are."""
     if not source.is_dir():
         return _("not compared with its source: only a folder of Hugging Face's can be run beside it")
-    if head == "next-sentence":
-        return _("not compared with its source: transformers has no class with the next-sentence head alone")
     if importlib.util.find_spec("transformers") is None:
         return _("not compared with its source: that needs transformers ({command})", install_hint("hf"))
     return None

@@ -40,7 +40,6 @@ from glassformer.text.tokenizer import BOS, EOS, Tokenizer
 from glassformer.text.tokenizers import Tokenizers
 
 LARGEST = {"vocab_size": 1_000_000, "n_layer": 1000, "n_embd": 100_000, "block_size": 100_000_000}
-NEXT_SENTENCE = ["is the next sentence", "is another"]
 
 
 @dataclass(frozen=True)
@@ -90,20 +89,6 @@ def model_config(dialect: Dialect, hf: Mapping[str, Any], folder: Path) -> Model
         if value > most:
             raise UserError("{folder}: {value:,} for {name} is beyond any model", folder / "config.json", value, name)
     return config
-
-
-def with_head(hf: dict[str, Any], head: str | None, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """The config of a BERT whose next-sentence head is wanted: a classifier of two classes."""
-    if head != "next-sentence":
-        return hf
-    if "cls.seq_relationship.weight" not in tensors:
-        raise UserError("the file has no next-sentence head (cls.seq_relationship)")
-    for part in ("weight", "bias"):
-        tensors[f"classifier.{part}"] = tensors.pop(f"cls.seq_relationship.{part}")
-    for name in [n for n in tensors if n.startswith("cls.predictions.")]:
-        tensors.pop(name)
-    classes = {str(i): label for i, label in enumerate(NEXT_SENTENCE)}
-    return hf | {"architectures": ["BertForSequenceClassification"], "id2label": classes}
 
 
 ROWS = ("embedding.weight", "source_embedding.weight", "target_embedding.weight", "output.weight", "output_bias")
@@ -186,9 +171,7 @@ def recipe_of(name: str, config: ModelConfig, kind: str, decode: Mapping[str, An
     return replace(recipe, model=config)
 
 
-def read_folder(
-    folder: Path, *, name: str | None = None, head: str | None = None, languages: Languages | None = None
-) -> Imported:
+def read_folder(folder: Path, *, name: str | None = None, languages: Languages | None = None) -> Imported:
     """A model of a Hugging Face folder. One of our own exports comes back as it went, to the bit."""
     hf = read_json(folder, "config.json")
     dialect = dialect_of(hf, folder)
@@ -197,7 +180,6 @@ def read_folder(
         return read_own_export(folder, dialect, tensors)
     refuse_settings(dialect, hf)
     tensors = dialect.tidy(hf, {n: t.float() for n, t in tensors.items()})
-    hf = with_head(dict(hf), head, tensors)
     hf, tensors = settled(dialect, hf, tensors)
     config = model_config(dialect, hf, folder)
     if config.output_bias and "final_logits_bias" not in tensors:

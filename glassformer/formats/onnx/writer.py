@@ -1,7 +1,6 @@
-"""A model as a folder of ONNX graphs; such a folder in onnxruntime's hands, searched by our own search; and the loop that runs it
-with onnxruntime alone.
+"""A model as a folder of ONNX graphs; such a folder in onnxruntime's hands, searched by our own search.
 
-`spec.py` says what goes in and comes out of each graph; docs/how-to/export.md has the loop once more.
+`spec.py` says what goes in and comes out of each graph; docs/how-to/export.md has the loop that runs it with onnxruntime alone.
 """
 
 from __future__ import annotations
@@ -14,17 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import Recipe
 from glassformer.decode import translate_batch
 from glassformer.errors import UserError
 from glassformer.formats.huggingface.writer import write_tokenizers
 from glassformer.formats.onnx import spec as conversion
 from glassformer.formats.onnx.engine import OnnxNet, session, with_net
 from glassformer.formats.runtime import Ids, Runtime
-from glassformer.formats.untrusted import LARGEST_JSON, read_json
 from glassformer.nn.rows import Rows
 from glassformer.tasks import TextModel
-from glassformer.text.tokenizer import BOS, EOS
 
 
 class OnnxRuntime(Runtime):
@@ -82,44 +78,3 @@ def write(model: TextModel, folder: Path, weights: str, name: str) -> list[str]:
 def open_folder(model: TextModel, folder: Path) -> Runtime:
     """The folder in onnxruntime's hands."""
     return OnnxRuntime(folder, model)
-
-
-class OnnxModel:
-    """An exported folder, run by onnxruntime: greedy, the whole loop in a dozen lines.
-
-    model = OnnxModel("dates-onnx")
-    model.write([[17, 23, 9, 2]], limit=32)         ids in, ids out
-    """
-
-    def __init__(self, folder: str | Path, *, threads: int = 1) -> None:
-        folder = Path(folder)
-        recipe = Recipe.from_dict(read_json(folder, "glassformer.json", LARGEST_JSON)["recipe"], stored=True)
-        self.family = recipe.model.family
-        if self.family == "bert":
-            raise UserError(
-                "{folder} holds a BERT, which writes nothing; run its model.onnx once for each text", folder
-            )
-        self.net = OnnxNet(folder, recipe.model, threads)
-
-    def write(self, prompts: Sequence[Sequence[int]], *, limit: int) -> list[list[int]]:
-        """What follows each prompt (of an encoder-decoder: each source), the likeliest token again and again."""
-        rows = Rows.from_lists([list(prompt) for prompt in prompts])
-        if self.family == "transformer":
-            state = self.net.start(rows)
-            scores = self.net.step(torch.full((len(prompts), 1), BOS), state)[:, -1]
-        else:
-            state = self.net.start(len(prompts))
-            lengths = [len(prompt) for prompt in prompts]
-            every = self.net.step(rows.tokens, state, lengths)
-            scores = every[torch.arange(len(prompts)), torch.tensor(lengths) - 1]
-        written: list[list[int]] = [[] for _ in prompts]
-        going = np.ones(len(prompts), bool)
-        for _unused in range(limit):
-            chosen = scores.argmax(-1)
-            going &= chosen.numpy() != EOS
-            for row in np.flatnonzero(going):
-                written[row].append(int(chosen[row]))
-            if not going.any():
-                break
-            scores = self.net.step(chosen[:, None], state)[:, -1]
-        return written

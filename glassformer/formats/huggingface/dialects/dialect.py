@@ -144,13 +144,11 @@ class Dialect:
         if not isinstance(named, list) or not named or not isinstance(named[0], str):
             return None
         if named[0] not in self.classes:
-            more = _("; with --head next-sentence it becomes a classifier") if "NextSentence" in named[0] else ""
             raise UserError(
-                "config.json names a {named}, and of models of type {kind} these can be imported: {classes}{more}",
+                "config.json names a {named}, and of models of type {kind} these can be imported: {classes}",
                 named[0][:60],
                 self.name,
                 ", ".join(self.classes),
-                more,
             )
         return named[0]
 

@@ -7,7 +7,7 @@ then reads who was done before them (`poll`), starts to copy their answers to th
 hypotheses of those that have arrived, all while the device works. Slots that are done are skipped by the kernels until others
 take their places.
 
-Cache, search state and graphs of a bucket are a `GraphSession`, kept beside the copy that decodes, for the next call. What a
+Cache, search state and graphs are a `GraphRunner`, kept on the copy that decodes, for the next call. What a
 graph cannot do (glossaries, stop strings, traces, filters that look at what was written, a context that has to be recomputed)
 is done step by step, as on a CPU, by the same model and the same search.
 """
@@ -28,7 +28,7 @@ from glassformer.config import DecodeConfig
 from glassformer.decode.driver import Driver, Result
 from glassformer.decode.engines import EXTERNAL_ENGINES, answers_itself, decoding_model
 from glassformer.decode.ensemble import Ensemble
-from glassformer.decode.graphs import GraphRunner, GraphSession, session_pool
+from glassformer.decode.graphs import GraphRunner, runner_pool
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
 from glassformer.decode.stepper import (
@@ -48,14 +48,15 @@ POLL_EVERY = 2  # steps
 
 
 class CapturedStepper(ModelStepper):
-    """A copy for decoding on the cache of a session, by captured steps."""
+    """A copy for decoding on the cache of a runner, by captured steps."""
 
-    def __init__(self, model: Any, session: GraphSession, bos: int) -> None:
-        super().__init__(model, session.cache.n_slots, session.cache.beams, bos)
-        self.cache: KVCache = session.cache
-        self.session = session
+    def __init__(self, runner: GraphRunner, bos: int) -> None:
+        super().__init__(runner.model, runner.cache.n_slots, runner.cache.beams, bos)
+        self.cache: KVCache = runner.cache
+        self.runner = runner
+        model = runner.model
         # Where empty columns cost nothing a bucket may be wide, and few are captured.
-        skips = partial(model.decoding_ops.skips_empty_columns, cache=session.cache)
+        skips = partial(model.decoding_ops.skips_empty_columns, cache=runner.cache)
         skips_self = all(skips(block.attention, source=False) for block in model.decoder.layers)
         self.wide_buckets = skips_self and all(
             skips(b.cross, source=True) for b in model.decoder.layers if b.cross is not None
@@ -74,7 +75,7 @@ class CapturedStepper(ModelStepper):
         if c.positions == "learned" or (has_bounded_context(c) and not self.has_source):
             n_positions = min(n_positions, c.block_size)
         self.cache.last_position = n_positions - 1
-        self.session.runner.check_inputs()
+        self.runner.check_inputs()
 
     def advance(self, n: int) -> None:
         """One token more for everybody, and the search's choice."""
@@ -85,7 +86,7 @@ class CapturedStepper(ModelStepper):
             n_source = next_power_of_2(n_source) if 0 < n_source <= 64 else n_source
         else:
             n_keys = width_bucket(n_keys, least=max(16, 8 * min(self.beams, 4)))
-        self.session.runner.step((slot_bucket(n), min(n_keys, cache.capacity), min(n_source, cache.source_capacity)))
+        self.runner.step((slot_bucket(n), min(n_keys, cache.capacity), min(n_source, cache.source_capacity)))
 
 
 class CapturedDriver(Driver):
@@ -108,7 +109,7 @@ class CapturedDriver(Driver):
         return bool(self.pending or self.n or self.copies_in_flight)
 
     def start(self) -> tuple[Stepper, SearchState]:
-        """A session of the right kind: one that is free, or a new one."""
+        """A runner of the right kind: one that is free, or a new one."""
         config, beams = self.config, self.config.beams
         self.max_requests = self.batch_size()
         self.decodes = model = decoding_model(self.model, config, self.max_requests * beams)
@@ -122,18 +123,18 @@ class CapturedDriver(Driver):
         columns = width_bucket(prompt + longest * beams)
         sizes = (slots, columns, source, longest)
         self.kind = (replace(config, seed=0, batch_size=None, engine="auto"), self.special)
-        session = session_pool(model).acquire(self.kind, sizes)
-        if session is None:
+        runner = runner_pool(model).acquire(self.kind, sizes)
+        if runner is None:
             cache = model.make_cache(slots, columns, beams=beams, source=source, static=True)
             state = SearchState(
                 slots, longest, config, self.special, device=self.device, dtype=cache.bias.dtype,
                 vocab_size=self.model_config.vocab_size, static=True,
             )  # fmt: skip
-            session = GraphSession(cache, state, GraphRunner(model, cache, state))
-        session.state.config = config
-        session.state.jobs = []
-        self.copied = np.zeros(session.cache.n_slots, dtype=bool)
-        return CapturedStepper(model, session, self.special.bos), session.state
+            runner = GraphRunner(model, cache, state)
+        runner.state.config = config
+        runner.state.jobs = []
+        self.copied = np.zeros(runner.cache.n_slots, dtype=bool)
+        return CapturedStepper(runner, self.special.bos), runner.state
 
     def admit(self) -> None:
         """As every driver; what joins is not copied yet."""
@@ -254,9 +255,9 @@ class CapturedDriver(Driver):
         return results
 
     def close(self) -> None:
-        """The session is free for others."""
+        """The runner is free for others."""
         if self.stepper is not None and not self.n:
-            session_pool(self.decodes).release(self.kind, self.stepper.session)
+            runner_pool(self.decodes).release(self.kind, self.stepper.runner)
             self.stepper = self.state = None
             self.pending_poll = None
 

@@ -1,16 +1,14 @@
 """What a captured step leaves behind: the graphs of a bucket of shapes, and the memory they were made for.
 
 A graph is a step launched as one: it goes on reading and writing the memory it was captured on, so cache, search state and
-graphs belong together (`GraphSession`), and are kept beside the copy of the model that decodes, for the next call.
+graphs belong together (`GraphRunner`), and are kept on the copy of the model that decodes, for the next call.
 """
 
 from __future__ import annotations
 
 import threading
 import warnings
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,12 +20,12 @@ from glassformer.language import _
 from glassformer.models.graph_inputs import GraphInputs, places_of
 from glassformer.nn.cache import KVCache
 
-MAX_FREE_SESSIONS = 4
+MAX_FREE_RUNNERS = 4
 
 
 class GraphRunner:
-    """The graphs of a cache and a search state. The first step of a bucket runs as it is, which also warms up what capture must
-    not meet cold; the second is captured."""
+    """A cache and a search state, with their graphs. The first step of a bucket runs as it is, which also warms up what capture
+    must not meet cold; the second is captured."""
 
     def __init__(self, model: Any, cache: KVCache, state: SearchState) -> None:
         self.model, self.cache, self.state = model, cache, state
@@ -38,6 +36,11 @@ class GraphRunner:
         self.stream: Any = torch.cuda.Stream(cache.lengths.device) if self.on_device else None
         self.fused: Callable[[KVCache, torch.Tensor, int], None] | None = model.decoding_ops.fused_search(state)
         self.forget()
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Slots, columns, width of a source, and length of an answer; memory grows as it is used."""
+        return self.cache.n_slots, self.cache.capacity, self.cache.source_capacity, self.state.max_length
 
     def memory_now(self) -> tuple[int, ...]:
         """What the graphs were made for, beside the model's tensors: other values, other graphs."""
@@ -108,47 +111,29 @@ class GraphRunner:
         return graph
 
 
-@dataclass
-class GraphSession:
-    """The memory of one kind of search, and the graphs that were captured on it."""
-
-    cache: KVCache
-    state: SearchState
-    runner: GraphRunner
-
-    @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Slots, columns, width of a source, and length of an answer; memory grows as it is used."""
-        return self.cache.n_slots, self.cache.capacity, self.cache.source_capacity, self.state.max_length
-
-
-def covers(sizes: tuple[int, ...], others: tuple[int, ...]) -> bool:
-    """Is each at least as large?"""
-    return all(one >= other for one, other in zip(sizes, others, strict=True))
-
-
-class SessionPool:
-    """Sessions that nobody uses now, the last used last."""
+class RunnerPool:
+    """Runners that nobody uses now, the last used last."""
 
     def __init__(self) -> None:
-        self.free: list[tuple[Any, GraphSession]] = []
+        self.free: list[tuple[Any, GraphRunner]] = []
         self.lock = threading.Lock()
 
-    def acquire(self, kind: Any, sizes: tuple[int, ...]) -> GraphSession | None:
-        """The smallest free session of this kind that is at least so large: its graphs are there already."""
+    def acquire(self, kind: Any, sizes: tuple[int, ...]) -> GraphRunner | None:
+        """The smallest free runner of this kind that is at least so large in everything: its graphs are there already."""
+
+        def is_large_enough(runner: GraphRunner) -> bool:
+            return all(have >= needed for have, needed in zip(runner.sizes, sizes, strict=True))
+
         with self.lock:
-            fits = [at for at, (kept, one) in enumerate(self.free) if kept == kind and covers(one.sizes, sizes)]
+            fits = [at for at, (kept, runner) in enumerate(self.free) if kept == kind and is_large_enough(runner)]
             return self.free.pop(min(fits, key=lambda at: self.free[at][1].sizes))[1] if fits else None
 
-    def release(self, kind: Any, session: GraphSession) -> None:
-        """Keep a session for the next call; the one that was not used for longest goes."""
+    def release(self, kind: Any, runner: GraphRunner) -> None:
+        """Keep a runner for the next call; the one that was not used for longest goes."""
         with self.lock:
-            self.free = [*self.free, (kind, session)][-MAX_FREE_SESSIONS:]
+            self.free = [*self.free, (kind, runner)][-MAX_FREE_RUNNERS:]
 
 
-pools: weakref.WeakKeyDictionary[nn.Module, SessionPool] = weakref.WeakKeyDictionary()
-
-
-def session_pool(model: nn.Module) -> SessionPool:
-    """The free sessions of a copy for decoding; they go with it."""
-    return pools.setdefault(model, SessionPool())
+def runner_pool(model: nn.Module) -> RunnerPool:
+    """The free runners of a copy for decoding, which lie on it and go with it."""
+    return vars(model).setdefault("runner_pool", RunnerPool())  # type: ignore[no-any-return]

@@ -1,5 +1,5 @@
 """The driver that captures its steps, without a device: its steps run as they are, and it writes what the plain model writes.
-Requests join and leave while it runs ahead of what it knows; a session is used again by the next call."""
+Requests join and leave while it runs ahead of what it knows; memory and graphs are used again by the next call."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_captured_steps_write_what_the_plain_model_writes(trial: int, by_capture
     plain = translate_batch(model, texts, DecodeConfig(engine="plain", **how), special=SPECIAL)
     for _ in range(2):
         assert_same(plain, translate_batch(model, texts, DecodeConfig(**how), special=SPECIAL))
-    assert captured.session_pool(by_capture[id(model)]).free
+    assert captured.runner_pool(by_capture[id(model)]).free
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trial", [1, 3])
 def test_memory_of_a_larger_call_serves_a_smaller_one(trial: int, by_capture: dict[int, Any]) -> None:
-    """Caught: sizes of the call taken for those of the memory; what the larger call left there; a session for each size."""
+    """Caught: sizes of the call taken for those of the memory; what the larger call left there; a runner for each size."""
     model, _ = lively(trial)
     draw = random.Random(trial)
     texts = [[draw.randrange(5, 120) for _ in range(n)] for n in (20, 3, 11, 7, 1, 18, 2, 5)]
@@ -106,7 +106,7 @@ def test_memory_of_a_larger_call_serves_a_smaller_one(trial: int, by_capture: di
             for engine in ("plain", "auto")
         )
         assert_same(plain, ours)
-    assert len(captured.session_pool(by_capture[id(model)]).free) == 1
+    assert len(captured.runner_pool(by_capture[id(model)]).free) == 1
 
 
 def test_what_a_graph_cannot_do_is_done_among_others(by_capture: dict[int, Any]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,7 +31,7 @@ from glassformer.data.store import run_examples, stored_splits
 from glassformer.data.transforms import PERTURBATIONS, perturbed
 from glassformer.errors import ConfigError, UserError
 from glassformer.evaluation.generated import example_scores
-from glassformer.evaluation.metrics import Scores, measure_name, measure_value, measures_text
+from glassformer.evaluation.metrics import Scores, measures_text
 from glassformer.evaluation.teacher_forced import teacher_forced
 from glassformer.language import _, localized
 from glassformer.runs.folder import RunFolder
@@ -68,11 +67,6 @@ class RunScores(Mapping[str, float]):
 
     def __repr__(self) -> str:
         return f"RunScores on {self.examples:,} examples of {self.on}: {measures_text(self, ', ')}"
-
-    def _repr_html_(self) -> str:
-        cells = [(measure_name(n), measure_value(n, v), self.signatures.get(n, "")) for n, v in self.items()]
-        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
-        return f"<table><caption>{self.examples:,} examples of {escape(self.on)}</caption>{rows}</table>"
 
 
 def with_overrides(recipe: Recipe, overrides: Sequence[str]) -> Recipe:

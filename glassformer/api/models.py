@@ -13,7 +13,7 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 import torch
 from jaxtyping import Float
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from glassformer import tasks
 from glassformer.api.activations import ActivationCache, texts_with_cache
-from glassformer.api.options import DecodeOptions, WritingOptions, spelled_out, split_options
+from glassformer.api.options import spelled_out, split_options
 from glassformer.api.results import Classification, Filling, Generation, Tagging, Translation
 from glassformer.config import DecodeConfig, ModelConfig, Recipe, did_you_mean
 from glassformer.decode.generate import full_collections_wait
@@ -189,7 +189,7 @@ class LoadedModel(TextModel):
         self._model.to(pick_device(device))
         return self
 
-    def settings(self, config: DecodeConfig | None = None, **options: Unpack[DecodeOptions]) -> DecodeConfig:
+    def settings(self, config: DecodeConfig | None = None, **options: Any) -> DecodeConfig:
         """How this model writes when it is given these options."""
         return tasks.decode_settings(self, config, **options)
 
@@ -260,10 +260,10 @@ class Translator(Scoring):
     made_for = "translate"
 
     @overload
-    def translate(self, texts: str, *, align: bool = ..., **options: Unpack[WritingOptions]) -> Translation: ...
+    def translate(self, texts: str, *, align: bool = ..., **options: Any) -> Translation: ...
     @overload
-    def translate(self, texts: Many, *, align: bool = ..., **options: Unpack[WritingOptions]) -> list[Translation]: ...
-    @spelled_out(WritingOptions)
+    def translate(self, texts: Many, *, align: bool = ..., **options: Any) -> list[Translation]: ...
+    @spelled_out
     def translate(
         self, texts: str | Sequence[str], *, align: bool = False, trace: bool = False, **options: Any
     ) -> Translation | list[Translation]:
@@ -277,7 +277,7 @@ class Translator(Scoring):
         tasks.check_lengths([source, target])
         return tasks.forced_links(self, source, target)
 
-    @spelled_out(WritingOptions)
+    @spelled_out
     def stream(self, text: str, **options: Any) -> Iterator[str]:
         """The translation as it is written, piece by piece: greedy, or drawn where a temperature is given."""
         tasks.check_lengths([text])
@@ -297,17 +297,17 @@ class Generator(Scoring):
     made_for = "generate"
 
     @overload
-    def generate(self, prompts: str = ..., **options: Unpack[WritingOptions]) -> Generation: ...
+    def generate(self, prompts: str = ..., **options: Any) -> Generation: ...
     @overload
-    def generate(self, prompts: Many, **options: Unpack[WritingOptions]) -> list[Generation]: ...
-    @spelled_out(WritingOptions)
+    def generate(self, prompts: Many, **options: Any) -> list[Generation]: ...
+    @spelled_out
     def generate(
         self, prompts: str | Sequence[str] = "", *, trace: bool = False, **options: Any
     ) -> Generation | list[Generation]:
         """What may follow a prompt, without the prompt; with `num_samples=3` it has two alternatives."""
         return self._write(prompts, tasks.generate_each, Generation, options | {"trace": trace})
 
-    @spelled_out(WritingOptions)
+    @spelled_out
     def stream(self, prompt: str = "", **options: Any) -> Iterator[str]:
         """The text of `generate` as it comes, whole characters only."""
         tasks.check_lengths([prompt])

@@ -1,25 +1,15 @@
 """Answers one can use as what they are (a text, a label, a list of words) and that still know everything else.
 
 A `Translation` is a `str`: print it, compare it, write it to a file. It also has its score, its tokens, its alternatives
-and, where asked for, its alignment; a notebook shows them as a table.
+and, where asked for, its alignment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from glassformer.tasks import Answer, Filled, Label, Tagged
-
-MOST_SHOWN = 10
-
-
-def as_table(rows: Sequence[Sequence[str]], head: Sequence[str] = ()) -> str:
-    """A small HTML table; every cell is escaped."""
-    cells = ["".join(f"<th>{escape(cell)}</th>" for cell in head)] if head else []
-    cells += ["".join(f"<td style='text-align:left'>{escape(cell)}</td>" for cell in row) for row in rows]
-    return "<table>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
 
 
 class Written(str):
@@ -83,15 +73,6 @@ class Written(str):
         """(source token, answer token) for each answer token, where `align=True` asked for it."""
         return [(self.source_tokens[s], self.tokens[t]) for s, t in self.best.links]
 
-    def _repr_html_(self) -> str:
-        shown = f"<b style='white-space:pre-wrap'>{escape(self)}</b>"
-        if len(self.answers) > 1:
-            rows = [(a.text, f"{a.score:.3f}", a.ended) for a in self.answers[:MOST_SHOWN]]
-            shown += as_table(rows, ("answer", "score", "ended by"))
-        if self.alignment:
-            shown += as_table([[s for s, _ in self.alignment], [t for _, t in self.alignment]])
-        return shown
-
 
 class Translation(Written):
     """A text in answer to a text."""
@@ -118,10 +99,6 @@ class Filling(str):
     def __getnewargs__(self) -> Any:
         return (Filled(str(self), self.masks),)
 
-    def _repr_html_(self) -> str:
-        rows = [[f"{w.label.strip()} {w.probability:.3f}" for w in mask[:MOST_SHOWN]] for mask in self.masks]
-        return f"<b style='white-space:pre-wrap'>{escape(self)}</b>" + as_table(rows)
-
 
 class Classification(str):
     """The likeliest label; `labels` has all of them, the likeliest first."""
@@ -141,9 +118,6 @@ class Classification(str):
         """How likely the label is."""
         return self.labels[0].probability
 
-    def _repr_html_(self) -> str:
-        return as_table([(label.label, f"{label.probability:.3f}") for label in self.labels[:MOST_SHOWN]])
-
 
 class Tagging(list[Tagged]):
     """The words of a sentence, each with its likeliest label."""
@@ -152,6 +126,3 @@ class Tagging(list[Tagged]):
     def labels(self) -> list[str]:
         """The labels alone."""
         return [word.label for word in self]
-
-    def _repr_html_(self) -> str:
-        return as_table([[word.word for word in self], self.labels])

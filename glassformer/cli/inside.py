@@ -100,7 +100,7 @@ def serve(
     key_file: Path | None = None,
     allow_host: list[str] | None = None,
     allow_origin: list[str] | None = None,
-    learn: bool = False,
+    suggestions: bool = False,
     limit: list[str] | None = None,
     device: str = "auto",
 ) -> None:
@@ -119,12 +119,11 @@ def serve(
     key_file: A file whose first line is the API key (more lines: more keys); or set GLASSFORMER_API_KEY.
     allow_host: A host name this server is known by.
     allow_origin: A site whose pages may ask, such as https://example.org.
-    learn: Take corrections, and learn each while answering; see docs/how-to/corrections.md.
+    suggestions: Take corrections of translations, and answer these texts so; see docs/how-to/corrections.md.
     limit (NAME=VALUE): Change a limit, such as queue=64 or seconds=30.
-    device: auto (CUDA where there is one), cpu or cuda; or several, as cuda:0,cuda:1: a worker on each.
     """
     how: dict[str, Any] = {"languages": languages or [], "key_file": key_file, "limits": limit or [], "device": device}
-    how |= {"names": (allow_host or [], allow_origin or []), "learn": learn}
+    how |= {"names": (allow_host or [], allow_origin or []), "corrections": suggestions}
     server_or_hint()(runs, (host, port), **how)
 
 
@@ -173,7 +172,7 @@ def runs_in(folder: Path) -> list[Path]:
 def server_or_hint() -> Any:
     """The function that serves; where its packages are missing, a sentence that names the one to install."""
     try:
-        from glassformer.serve.command import run_server
+        from glassformer.serve.server import run_server
 
         return run_server
     except ModuleNotFoundError as error:

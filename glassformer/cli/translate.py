@@ -269,7 +269,7 @@ def translate(
     as_json (--json): A JSON object for each text.
     trace: With --json: every step of the beam.
     glossary: A file of WORD<tab>TERM lines, as for --term.
-    markup: The --file is a document (.html .md .srt .vtt .po .xlf .tmx .docx): its markup is carried over.
+    markup: The --file is a document (.html .md .srt .vtt .po .xlf .docx): its markup is carried over.
     """
     options = decode_options(decoding, settings)
     align_words, document, keep_numbers = (coerce(options.pop(name, False), bool, name) for name in SWITCHES)

@@ -29,12 +29,11 @@ LARGEST_KEYS = 1 << 20  # bytes of a file of keys
 KEY_NAME = "GLASSFORMER_API_KEY"
 
 
-def is_loopback(host: str) -> bool:
-    """Can only this machine reach it?"""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a host is called by; None for a name."""
+    with suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]"))
+    return None
 
 
 def keys_from(file: Path | None, host: str) -> dict[str, str]:
@@ -53,33 +52,30 @@ def keys_from(file: Path | None, host: str) -> dict[str, str]:
         key, _unused, name = (" ".join(part.split()) for part in line.partition("\t"))
         if key and (name or not number):
             keys[key] = name or OWNER
-    if not keys:
-        if file is not None:
-            raise UserError("{file} holds no key; its first line is the key", file)
-        if not is_loopback(host):
-            raise UserError(
-                "on {host} anyone who can reach this machine could ask, so an API key is needed: give --key-file, or set "
-                "{key_name}",
-                host,
-                KEY_NAME,
-            )
+    if not keys and file is not None:
+        raise UserError("{file} holds no key; its first line is the key", file)
+    address = address_of(host)
+    if not keys and host != "localhost" and not (address and address.is_loopback):
+        raise UserError(
+            "on {host} anyone who can reach this machine could ask, so an API key is needed: give --key-file, or set "
+            "{key_name}",
+            host,
+            KEY_NAME,
+        )
     if (shortest := min(map(len, keys), default=SHORTEST_KEY)) < SHORTEST_KEY:
         raise UserError("the API key has {n_key} characters and should have at least {shortest_key}; make one with "
 "`python -c 'import secrets; print(secrets.token_urlsafe())'`", shortest, SHORTEST_KEY)  # fmt: skip
-    if len(set(keys.values())) < len(keys):
-        raise UserError("two keys of {file} have the same name; name their holders apart", file)
     return keys
 
 
 class Auth:
-    """The hosts this server is known by, the keys, and the origins whose pages may ask. `key`: one, or several with the names
-    of those who hold them, the owner's first."""
+    """The hosts this server is known by, the keys, and the origins whose pages may ask. `keys`: with the names of those who hold
+    them, the owner's first."""
 
     def __init__(
-        self, key: str | Mapping[str, str] | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+        self, keys: Mapping[str, str] | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
     ) -> None:
-        named = {key: OWNER} if isinstance(key, str) else key or {}
-        self.keys = {hashlib.sha256(one.encode()).digest(): name for one, name in named.items()}
+        self.keys = {hashlib.sha256(key.encode()).digest(): name for key, name in (keys or {}).items()}
         self.hosts = {"localhost", *(host.lower() for host in hosts)}
         self.origins = set(origins)
 
@@ -88,31 +84,23 @@ class Auth:
         given = headers.get(b"host", b"").decode("latin-1")
         match = HOST.fullmatch(given)
         host = (match[1] or match[2]).lower() if match and int(match[3] or 0) < 2**16 else ""
-        if host in self.hosts:
+        if host in self.hosts or address_of(host):
             return given
-        try:
-            ipaddress.ip_address(host)
-        except ValueError:
-            raise APIError(400, "this server is not known by the host name of the request; see --allow-host") from None
-        return given
+        raise APIError(400, "this server is not known by the host name of the request; see --allow-host")
 
     def check_origin(self, headers: Mapping[bytes, bytes], host: str) -> str | None:
         """The origin of a page that may ask; a page of another site may not."""
         origin = headers.get(b"origin", b"").decode("latin-1")
-        if not origin:
-            return None
         if origin in self.origins:
             return origin
         with suppress(ValueError):  # http://[
-            if urlsplit(origin).netloc.lower() == host.lower():
+            if not origin or urlsplit(origin).netloc.lower() == host.lower():
                 return None
         raise APIError(403, "pages of other sites may not ask this server; see --allow-origin")
 
     def holder_of(self, given: Any) -> str | None:
         """The holder of the key, or None; constant-time comparison."""
-        if not isinstance(given, str):
-            return None
-        digest = hashlib.sha256(given.encode()).digest()
+        digest = hashlib.sha256(str(given).encode("utf-8", "replace")).digest()
         holders = [name for key, name in self.keys.items() if hmac.compare_digest(digest, key)]  # every key is compared
         return holders[0] if holders else None
 

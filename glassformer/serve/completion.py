@@ -34,31 +34,19 @@ class CompletionOptions:
     decode: dict[str, Any] = field(default_factory=dict)
     max_tokens: int = 16
     n: int = 1
-    best_of: int = 1
     stops: tuple[str, ...] = ()
     logprobs: int | None = None
     echo: bool = False
 
 
 @dataclass(frozen=True)
-class TokenLogprobs:
-    """Tokens as text, with the log-probability of each (None for the first of all, which follows nothing) and the likeliest in
-    its place."""
-
-    tokens: list[str]
-    logprobs: list[float | None]
-    top: list[dict[str, float] | None]
-    offsets: list[int]  # where each begins, from the beginning of the prompt
-
-
-@dataclass(frozen=True)
 class Choice:
-    """One completion of one prompt."""
+    """One completion of one prompt. `logprobs` is what OpenAI calls so."""
 
     text: str
     finish: str
     tokens: int  # written, the end not counted
-    logprobs: TokenLogprobs | None = None
+    logprobs: dict[str, list[Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +54,7 @@ class Completed:
     """The choices written for one prompt, and how many tokens were read and written for them."""
 
     prompt_tokens: int
-    written_tokens: int  # of all that was drawn, also what was not chosen
+    written_tokens: int
     choices: list[Choice]
 
 
@@ -129,21 +117,19 @@ class CompletionJob(ServerJob):
     def rows(self, model: TextModel) -> Iterator[QueuedText]:
         """A row a prompt; none where nothing is to be written."""
         model.require("generate")
-        self.ids = [self.read(model, prompt) for prompt in self.prompts]
-        self.hypotheses = [[] for _ in self.ids]
-        self.unknown = [model.tokenizers.source.unknown_pieces(text) for text in self.texts]
         options = self.options
-        draws = bool(options.decode.get("temperature"))
-        how: dict[str, Any] = {"num_samples": options.best_of} if draws else {"beam": 1}
+        self.ids = [self.read(model, prompt) for prompt in self.prompts]
+        self.hypotheses = [[Hypothesis([], 0.0, 0.0, [], "length", "")] for _ in self.ids]
+        self.unknown = [model.tokenizers.source.unknown_pieces(text) for text in self.texts]
+        how = {"num_samples": options.n} if options.decode.get("temperature") else {"beam": 1}
         self.settings = decode_settings(model, None, **options.decode, **how)
         if options.max_tokens == 0:
             return
-        limits = (0, options.max_tokens)
         constraints = TokenConstraints(stops=options.stops)
         self.decode = model.tokenizers.target.decode
-        shared, seed = shared_settings(self.settings), self.settings.seed
         for place, ids in enumerate(self.ids):
-            yield QueuedText(self, place, Request(ids, constraints, limits, seed), shared)
+            request = Request(ids, constraints, (0, options.max_tokens), self.settings.seed)
+            yield QueuedText(self, place, request, shared_settings(self.settings))
 
     def read(self, model: TextModel, prompt: str | Sequence[int]) -> list[int]:
         """A prompt as ids; those that come as ids are taken as they are."""
@@ -162,9 +148,7 @@ class CompletionJob(ServerJob):
         self.hypotheses[row.place] = hypotheses
         if self.streams:
             for sample, hypothesis in enumerate(hypotheses):
-                self.show(
-                    row.place, sample, hypothesis.ids, finish="length" if hypothesis.ended == "length" else "stop"
-                )
+                self.show(row.place, sample, hypothesis.ids, "length" if hypothesis.ended == "length" else "stop")
 
     def written(self, row: QueuedText, sample: int, tokens: Sequence[tuple[int, float]]) -> None:
         """Streams what has been written of one completion so far."""
@@ -181,32 +165,28 @@ class CompletionJob(ServerJob):
                 self.emit((place * self.options.n + sample + copy, text, finish))
 
     def result(self, model: TextModel) -> Generator[None, None, list[Completed]]:
-        """For each prompt the best `n` of its completions, by log-probability per token."""
-        out, n = [], self.options.n
+        """The `n` completions of each prompt."""
+        out = []
         for place, ids in enumerate(self.ids):
-            hypotheses = self.hypotheses[place]
-            if self.options.best_of > n:
-                hypotheses = sorted(hypotheses, key=lambda h: -h.logprob / max(1, len(h.token_logprobs)))
             choices = []
-            for h in hypotheses[:n] or [Hypothesis([], 0.0, 0.0, [], "length", "")]:
-                choices.append(self.choice(model, place, h))
+            for hypothesis in self.hypotheses[place]:
+                choices.append(self.choice(model, place, hypothesis))
                 yield
-            choices += choices[:1] * (n - len(choices))  # greedy: the same each time
-            written = max(sum(len(h.ids) for h in hypotheses), sum(choice.tokens for choice in choices))
-            out.append(Completed(len(ids), written, choices))
+            choices += choices[:1] * (self.options.n - len(choices))  # greedy: the same each time
+            out.append(Completed(len(ids), sum(choice.tokens for choice in choices), choices))
         return out
 
     def choice(self, model: TextModel, place: int, h: Hypothesis) -> Choice:
         """A completion, with the prompt and log-probabilities where they are asked for."""
         prompt = self.prompts[place]
         prompt_text = prompt if isinstance(prompt, str) else model.tokenizers.target.decode(list(prompt))
-        scores = None if self.options.logprobs is None else self.scored(model, place, prompt_text, h)
+        scores = None if self.options.logprobs is None else self.logprobs(model, place, prompt_text, h)
         text = (prompt_text if self.options.echo else "") + (h.text or "")
         return Choice(text, "length" if h.ended == "length" else "stop", len(h.ids), scores)
 
-    def scored(self, model: TextModel, place: int, prompt_text: str, h: Hypothesis) -> TokenLogprobs:
-        """What OpenAI calls logprobs: of what stands in the text, so nothing behind a stop string, nor the token that stands
-        for an empty prompt. Offsets are counted from the beginning of the prompt, shown or not."""
+    def logprobs(self, model: TextModel, place: int, prompt_text: str, h: Hypothesis) -> dict[str, list[Any]]:
+        """The tokens of what stands in the text, so none behind a stop string, nor the one that stands for an empty prompt. The
+        first of all follows nothing. Offsets are counted from the beginning of the prompt, shown or not."""
         target, prompt, ids = model.tokenizers.target, self.prompts[place], self.ids[place]
         starts = starts_of(target, h.ids)
         if h.ended == "stop":
@@ -227,7 +207,10 @@ class CompletionJob(ServerJob):
             before = starts_of(target, ids)
         first = (0 if prompt else 1) if self.options.echo else len(ids)
         scores, tables = score_row(model, row, self.options.logprobs or 0)
-        if not self.options.logprobs:
-            tables = [None] * len(row)
         offsets = [*before, *(len(prompt_text) + start for start in starts)]
-        return TokenLogprobs(target.pieces(row[first:]), scores[first:], tables[first:], offsets[first:])
+        return {
+            "tokens": target.pieces(row[first:]),
+            "token_logprobs": scores[first:],
+            "top_logprobs": tables[first:] if self.options.logprobs else [None] * len(row[first:]),
+            "text_offset": offsets[first:],
+        }

@@ -1,8 +1,8 @@
 """LibreTranslate's dialect: its routes, fields and errors, with a few fields of our own.
 
-POST /translate        q (a text or a list), source, target, format, alternatives; ours: model, scores, alignment, trace,
-                       glossary, stream
-POST /suggest          q, s (what the translation should have been), source, target; ours: model. Only with `serve --learn`
+POST /translate        q (a text or a list), source, target, format, alternatives; ours: model, scores, alignment, glossary,
+                       stream, num_beams, length_penalty, max_tokens, temperature, top_k, top_p, seed
+POST /suggest          q, s (what the translation should have been), source, target; ours: model. Only with `serve --suggestions`
 POST /undo             ours: id (of a suggestion), model
 POST /detect           q
 POST /translate_file   file, source, target: a document, or a text file line by line
@@ -19,23 +19,35 @@ import time
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, Field
+from msgspec import Meta
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
 from glassformer.errors import UserError
-from glassformer.formats.documents.document import as_is, decoded, joined_like
 from glassformer.formats.documents.reader import ESCAPES, KINDS, Order, Reading
 from glassformer.serve.auth import Auth
-from glassformer.serve.corrections import Learner
+from glassformer.serve.corrections import Corrections
 from glassformer.serve.models import Models, before
-from glassformer.serve.requests import APIError, bad_field, bad_request, check_at_most, from_json, missing, read_fields
-from glassformer.serve.routes import JSON, OBJECT, EventStream, event_of, get, post
+from glassformer.serve.requests import (
+    JSON,
+    OBJECT,
+    APIError,
+    EventStream,
+    Limits,
+    bad_field,
+    bad_request,
+    check_at_most,
+    event_of,
+    get,
+    post,
+    read_as,
+    read_fields,
+)
 from glassformer.serve.served_run import ServedRun, name_of
 from glassformer.serve.translation import (
     HtmlJob,
@@ -44,14 +56,12 @@ from glassformer.serve.translation import (
     TranslationOptions,
     alignment_of,
     scores_of,
-    trace_of,
     unknown_of,
 )
 from glassformer.tasks import Answer, TextConstraints, check_text
-from glassformer.text.markup import Segment
 
-SUFFIXES = (".txt", *KINDS)
 KEPT, KEPT_SECONDS = 32, 600.0  # files, and how long each
+BYTES = "application/octet-stream"
 READER = "glassformer.formats.documents.reader"
 FORM = {
     "type": "object",
@@ -63,30 +73,52 @@ FORM = {
 }
 MEDIA_TYPES = (JSON, "application/x-www-form-urlencoded")
 ARRAY, TRANSLATED = {JSON: {"type": "array"}}, {JSON: {"type": "object", "required": ["translatedText"]}}
+Code = Annotated[str, Meta(max_length=20, description="A language's code; of the text also auto.")]
+RunName = Annotated[str, Meta(description="The run that is meant, where several could be.")]
 
 
-def parse_glossary(value: Any) -> Any:
-    """A glossary as a form or query has it: JSON in a string."""
-    return from_json(value.encode()) if isinstance(value, str) else value
-
-
-class TranslateFields(BaseModel):
+class TranslateFields(msgspec.Struct, kw_only=True):
     """The fields of a request to /translate."""
 
-    q: str | list[str] = Field(description="The text to translate, or several.")
-    source: str = Field(description="The language of the text, or auto.", max_length=20)
-    target: str = Field(description="The language to translate to.", max_length=20)
+    q: Annotated[str | list[str], Meta(description="The text to translate, or several.")]
+    source: Code
+    target: Code
     format: Literal["text", "html"] = "text"
-    alternatives: int = Field(0, ge=0, description="So many other translations as well.")
-    api_key: str | None = None
-    model: str | None = Field(None, description="The run that is to answer, where several could.")
-    scores: bool = Field(False, description="Also the model's scores, token by token.")
-    alignment: bool = Field(False, description="Also which source tokens each token looked at.")
-    trace: bool = Field(False, description="Also the story of the beam.")
-    glossary: Annotated[dict[str, str], BeforeValidator(parse_glossary)] = Field(
-        default_factory=dict, description="Where the text has the key, the translation has the value."
-    )
-    stream: bool = Field(False, description="As server-sent events, greedily, while it is written; one text.")
+    alternatives: Annotated[int, Meta(ge=0, description="The number of other translations.")] = 0
+    model: RunName | None = None
+    scores: Annotated[bool, Meta(description="Also the model's scores, token by token.")] = False
+    alignment: Annotated[bool, Meta(description="Also which source tokens each token looked at.")] = False
+    glossary: Annotated[dict[str, str] | str, Meta(description="The value of each key of the text, or as JSON.")] = {}
+    stream: Annotated[bool, Meta(description="As server-sent events, greedily; one text.")] = False
+    num_beams: Annotated[int, Meta(ge=1, description="The width of the search; none: the recipe's.")] | None = None
+    length_penalty: Annotated[float, Meta(ge=-10, le=10)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2, description="0: search; above: draw.")] = 0.0
+    top_k: Annotated[int, Meta(ge=1)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1, description="The same seed draws the same text.")] | None = None
+
+    def decode_options(self, limits: Limits) -> dict[str, Any]:
+        """The options of the search, or of drawing, if they are no more than is taken."""
+        check_at_most("alternatives", self.alternatives, limits.alternatives)
+        check_at_most("num_beams", self.num_beams, limits.choices)
+        check_at_most("max_tokens", self.max_tokens, limits.new_tokens)
+        options = {"beam": self.num_beams, "alpha": self.length_penalty, "max_new_tokens": self.max_tokens}
+        options |= {"top_k": self.top_k, "top_p": self.top_p, "temperature": self.temperature or None}
+        if self.alternatives:
+            options["num_samples" if self.temperature else "n_best"] = self.alternatives + 1
+        if self.temperature:
+            options["seed"] = secrets.randbits(62) if self.seed is None else self.seed
+        return {name: value for name, value in options.items() if value is not None}
+
+    def terms(self) -> dict[str, str]:
+        """The glossary, which a form or query has as JSON in a string."""
+        if not isinstance(self.glossary, str):
+            return self.glossary
+        try:
+            return msgspec.json.decode(self.glossary, type=dict[str, str])
+        except (ValueError, RecursionError):
+            raise bad_field("glossary", "an object of texts is needed") from None
 
     def asked_for(self, answers_of_texts: Sequence[Sequence[Answer]]) -> dict[str, Any]:
         """The fields that were asked for, of the best answer to each text; scores of the alternatives as well."""
@@ -95,42 +127,44 @@ class TranslateFields(BaseModel):
             out["scores"] = [[scores_of(answer) for answer in answers] for answers in answers_of_texts]
         if self.alignment:
             out["alignment"] = [alignment_of(answers[0]) for answers in answers_of_texts]
-        if self.trace:
-            out["trace"] = [trace_of(answers[0]) for answers in answers_of_texts]
         return out
 
 
-class DetectFields(BaseModel):
+class FileFields(msgspec.Struct):
+    """The fields of a request to /translate_file, beside the file."""
+
+    source: Code
+    target: Code
+
+
+class DetectFields(msgspec.Struct):
     """The fields of a request to /detect: one text or several."""
 
     q: str | list[str]
-    api_key: str | None = None
 
 
-class SuggestFields(BaseModel):
+class SuggestFields(msgspec.Struct, kw_only=True):
     """The fields of a request to /suggest: a text, and the translation that it should have had."""
 
     q: str
-    s: str = Field(description="What the translation should have been.")
-    source: str = Field(max_length=20)
-    target: str = Field(max_length=20)
-    model: str | None = Field(None, description="The run that is corrected, where several could be.")
-    api_key: str | None = None
+    s: Annotated[str, Meta(description="What the translation should have been.")]
+    source: Code
+    target: Code
+    model: RunName | None = None
 
 
-class UndoFields(BaseModel):
+class UndoFields(msgspec.Struct, kw_only=True):
     """The fields of a request to /undo: a suggestion by its number, and its run."""
 
     id: int
     model: str
-    api_key: str | None = None
 
 
-def learner_of(run: ServedRun) -> Learner:
-    """Who learns a run's corrections; refused where it takes none."""
-    if run.learner is None:
+def corrections_of(run: ServedRun) -> Corrections:
+    """The corrections of a run; refused where it takes none."""
+    if run.corrections is None:
         raise APIError(403, "Suggestions are disabled on this server.")
-    return run.learner
+    return run.corrections
 
 
 class Libre:
@@ -142,37 +176,33 @@ class Libre:
     @post("/translate", TRANSLATED, media_types=MEDIA_TYPES)
     async def translate(self, fields: TranslateFields) -> Any:
         """Translate a text or several."""
+        many = isinstance(fields.q, list)
         texts = fields.q if isinstance(fields.q, list) else [fields.q]
         self.limits.check_texts(texts, "q")
         run, source, confidence = await self.models.run_for(fields.source, fields.target, texts, fields.model)
-        check_at_most("alternatives", fields.alternatives, self.limits.alternatives)
-        self.limits.check_glossary(fields.glossary)
-        options = TranslationOptions(
-            {"n_best": fields.alternatives + 1} if fields.alternatives else {},
-            TextConstraints(glossary=fields.glossary),
-            align=fields.alignment,
-            trace=fields.trace,
-        )
+        self.limits.check_glossary(terms := fields.terms())
+        constraints, decode = TextConstraints(glossary=terms), fields.decode_options(self.limits)
+        options = TranslationOptions(decode, constraints, run.corrected(), align=fields.alignment)
         if fields.stream:
-            if fields.q is texts or fields.format == "html" or fields.alternatives or fields.trace or fields.glossary:
-                raise bad_field("stream", "one plain text is streamed, without alternatives, trace and glossary")
+            if many or fields.format == "html" or fields.alternatives or terms or (fields.num_beams or 1) > 1:
+                raise bad_field("stream", "one plain text is streamed, without alternatives, num_beams and glossary")
             job = TranslationJob(texts, options, streams=True)
             return EventStream(self.events(run, job, fields), job.cancel)
         job = HtmlJob(texts, options) if fields.format == "html" else TranslationJob(texts, options)
         self.limits.check_rows(len(job.texts))
         answers = await self.models.ask(run, job)
         out: dict[str, list[Any]]  # of each text
-        if isinstance(job, HtmlJob):
-            out, unknown = {"translatedText": answers}, job.unknown_by_page()
+        others: list[list[str]]
+        if isinstance(job, HtmlJob):  # whose markup has no alternatives
+            out, unknown, others = {"translatedText": answers}, job.unknown_by_page(), [[] for _ in texts]
         else:
             out, unknown = {"translatedText": [best.text for best, *_ in answers]}, job.unknown
             out |= fields.asked_for(answers)
+            others = [[answer.text for answer in rest] for _, *rest in answers]
         if fields.source == "auto":
             out["detectedLanguage"] = [{"confidence": confidence, "language": source}] * len(texts)
         if fields.alternatives:
-            others = [[]] * len(texts) if isinstance(job, HtmlJob) else [rest for _, *rest in answers]  # of markup none
-            out["alternatives"] = [[answer.text for answer in rest] for rest in others]
-        many = fields.q is texts
+            out["alternatives"] = others
         return (out if many else {name: value[0] for name, value in out.items()}) | unknown_of(unknown, each=many)
 
     async def events(self, run: ServedRun, job: TranslationJob, fields: TranslateFields) -> AsyncIterator[bytes]:
@@ -187,28 +217,20 @@ class Libre:
 
     @post("/suggest", OBJECT, media_types=MEDIA_TYPES)
     async def suggest(self, fields: SuggestFields, request: Request) -> Any:
-        """Correct a translation: kept at once, and learned by the model while it goes on answering (`serve --learn`)."""
+        """Correct a translation: from now on this text is answered so (`serve --suggestions`)."""
         self.limits.check_texts([fields.q], "q")
         self.limits.check_texts([fields.s], "s")
         run, _source, _sure = await self.models.run_for(fields.source, fields.target, [fields.q], fields.model)
-        kept: list[int] = []
-        try:
-            async with before(self.models.deadline()):
-                learner = learner_of(run)
-                taught = await learner.ask(learner.teach, fields.q, fields.s, request.scope["key_holder"], kept)
-        except APIError as error:
-            if error.status != 504 or not kept:
-                raise
-            taught = {"id": kept[0], "learned": False, "learning": True}  # it goes on
-        return {"success": True, "model": run.name, **taught}
+        holder = request.scope["key_holder"]
+        number = await asyncio.to_thread(corrections_of(run).add, fields.q, fields.s, holder)
+        return {"success": True, "model": run.name, "id": number}
 
     @post("/undo", OBJECT, media_types=MEDIA_TYPES)
     async def undo(self, fields: UndoFields, request: Request) -> Any:
-        """Take a correction back: one's own, or with the first key anyone's. The weights are those from before it."""
-        holder = request.scope["key_holder"]
-        async with before(self.models.deadline()):
-            learner = learner_of(self.models.get(fields.model))
-            await learner.ask(learner.undo, fields.id, holder, self.auth.is_owner(holder))
+        """Take a correction back: one's own, or with the first key anyone's."""
+        corrections, holder = corrections_of(self.models.get(fields.model)), request.scope["key_holder"]
+        is_owner = self.auth.is_owner(holder)
+        await asyncio.to_thread(corrections.remove, fields.id, holder, is_owner=is_owner)
         return {"success": True}
 
     @post("/detect", ARRAY, media_types=MEDIA_TYPES)
@@ -239,9 +261,9 @@ class Libre:
             "keyRequired": bool(self.auth.keys),
             "charLimit": self.limits.text,
             "filesTranslation": True,
-            "supportedFilesFormat": list(SUFFIXES),
+            "supportedFilesFormat": list(KINDS),
             "frontendTimeout": 500,
-            "suggestions": any(run.learner is not None for run in runs),
+            "suggestions": any(run.corrections is not None for run in runs),
             "language": {side: {"code": code, "name": name_of(code)} for side, code in sides.items()},
             "models": {run.name: {"sources": list(run.sources), "target": run.target} for run in runs},
         }
@@ -266,14 +288,6 @@ async def output_of(module: str, content: bytes) -> tuple[int, bytes]:
     return process.returncode, out
 
 
-def read_lines(content: bytes, path: Path) -> Reading:
-    """A plain text, of which every line is a text."""
-    parts: list[str | Segment] = []
-    for line in decoded(content, path).splitlines():
-        parts += [Segment(line, []) if line.strip() else line, "\n"]
-    return Reading(parts, as_is.__name__, 0)
-
-
 class TranslatedFiles:
     """Translated files, kept in memory for a while, under names that cannot be guessed."""
 
@@ -285,47 +299,32 @@ class TranslatedFiles:
     @post("/translate_file", OBJECT, schema=FORM, media_types=("multipart/form-data",))
     async def translate_file(self, request: Request) -> Any:
         """Translate a document, its markup kept, or a text file, line by line; the answer says where it is to be fetched."""
-        values = await read_fields(request)
-        file = values.get("file")
+        fields = await read_as(request, FileFields)
+        file = (await read_fields(request)).get("file")
         if not isinstance(file, UploadFile):
             raise bad_field("file", "a file is needed, as multipart/form-data")
         suffix = PurePosixPath(file.filename or "").suffix.lower()
-        if suffix not in SUFFIXES:
-            raise bad_field("file", f"its name must end in one of {', '.join(SUFFIXES)}")
-        for name in ("source", "target"):
-            if name not in values:
-                raise missing(name)
-            if not isinstance(values[name], str):
-                raise bad_request("source and target are codes of languages", "source")
-        source, target = values["source"][:20], values["target"][:20]
-        content, is_plain = await file.read(), suffix == ".txt"
-        bounds = self.limits.file_seconds, self.limits.file_memory
-        order = Order(f"file{suffix}", *bounds, self.options_of(suffix, source, target))
-        if is_plain:
-            document = read_lines(content, Path("file.txt"))
-        else:
-            document = msgspec.json.decode(await self.ask_reader(order, content), type=Reading)
-        self.check_parts(document.parts, None if is_plain else self.limits.text)
+        if suffix not in KINDS:
+            raise bad_field("file", f"its name must end in one of {', '.join(KINDS)}")
+        content = await file.read()
+        order = Order(f"file{suffix}", self.limits.file_seconds, self.limits.file_memory)
+        document = msgspec.json.decode(await self.ask_reader(order, content), type=Reading)
         job = MarkupJob([document.parts], TranslationOptions(), ESCAPES[document.escape])
         self.limits.check_rows(len(job.texts))
-        run, _, _ = await self.models.run_for(source, target, ["\n".join(job.texts)[:2000]])
+        for text in job.texts:
+            check_text(text)
+            if len(text) > self.limits.text:
+                length = f"{len(text):,} characters"
+                raise bad_field("file", f"a paragraph of {length} is longer than the {self.limits.text:,} taken here")
+        run, _, _ = await self.models.run_for(fields.source, fields.target, ["\n".join(job.texts)[:2000]])
         (parts,) = await self.models.ask(run, job)
-        if is_plain:
-            translated = joined_like(content)(parts)
-        else:
-            translated = await self.ask_reader(replace(order, translated=parts), content)
-        name = self.keep(suffix, translated)
+        name, now = secrets.token_urlsafe(16) + suffix, time.monotonic()
+        newest = [entry for entry in self.kept.items() if now - entry[1][0] < KEPT_SECONDS][1 - KEPT :]
+        translated = await self.ask_reader(replace(order, translated=parts), content)
+        self.kept = {**dict(newest), name: (now, translated)}
         url = f"{request.scope['scheme']}://{request.headers['host']}/download_file/{name}"
         left = {"paragraphsLeft": document.left} if document.left else {}
         return {"translatedFileUrl": url} | left | unknown_of(job.unknown)
-
-    def options_of(self, suffix: str, source: str, target: str) -> dict[str, Any]:
-        """What the reader of one sort of documents is told."""
-        options: dict[str, dict[str, Any]] = {
-            ".tmx": {"languages": (() if source == "auto" else (source,), target)},
-            ".docx": {"largest": 16 * self.limits.file},
-        }
-        return options.get(suffix, {})
 
     async def ask_reader(self, order: Order, content: bytes) -> bytes:
         """What the program that reads documents says to an order; few of them work at a time."""
@@ -339,32 +338,11 @@ class TranslatedFiles:
             raise RuntimeError("the reader of documents failed")
         return answer
 
-    def check_parts(self, parts: Sequence[str | Segment], most: int | None) -> None:
-        """Refuse texts that no model is asked, and paragraphs that are too long for one."""
-        for part in parts:
-            if isinstance(part, Segment):
-                check_text(part.text)
-                if most is not None and len(part.text) > most:
-                    length = f"{len(part.text):,} characters"
-                    raise bad_field("file", f"a paragraph of {length} is longer than the {most:,} taken here")
-
-    def keep(self, suffix: str, content: bytes) -> str:
-        """Keeps a file's content and returns the name to fetch it by; what was kept long enough goes, and the oldest make way."""
-        now, name = time.monotonic(), secrets.token_urlsafe(16) + suffix
-        self.kept[name] = now, content
-        for number, (old, (since, _content)) in enumerate(list(self.kept.items())):
-            if number < len(self.kept) - KEPT or now - since > KEPT_SECONDS:
-                del self.kept[old]
-        return name
-
-    @get("/download_file/{name}", {"text/plain": {}})
+    @get("/download_file/{name}", {BYTES: {}})
     async def download_file(self, name: str) -> Response:
         """The translated file of this name as a download; 404 once it is kept no more."""
         since, content = self.kept.get(name, (-KEPT_SECONDS, b""))
         if time.monotonic() - since > KEPT_SECONDS:
             raise APIError(404, "there is no such file, or it was kept long enough")
-        is_text = not name.endswith((".docx", ".tmx", ".xlf", ".xliff"))
-        media_type = "text/plain; charset=utf-8" if is_text else "application/octet-stream"
-        return Response(
-            content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'}
-        )
+        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type=BYTES, headers=headers)

@@ -21,16 +21,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from glassformer.serve.auth import Auth
 from glassformer.serve.models import Models, check_room
-from glassformer.serve.requests import APIError, as_api_error, read_fields
-from glassformer.serve.routes import EVENTS, error_response, event_of
+from glassformer.serve.requests import EVENTS, APIError, as_api_error, error_response, event_of, read_fields
 from glassformer.serve.worker import log_name
 
 Outcome = Literal["completed", "rejected", "cancelled", "failed"]
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
-PROBES = {"/health", "/livez", "/readyz"}
-OPEN = PROBES | {"/", "/open", "/page/{name}", "/tour/{name}", "/docs", "/openapi.json", "/frontend/settings"}
+OPEN = {"/health", "/livez", "/readyz", "/", "/open", "/page/{name}", "/tour/{name}", "/docs"}
+OPEN |= {"/openapi.json", "/frontend/settings"}
 # These ask a model.
-DECODED = {"/translate", "/translate_file", "/v1/completions", "/v1/chat/completions", "/v1/translations"}
+DECODED = {"/translate", "/translate_file", "/v1/completions", "/v1/chat/completions"}
 UNCOUNTED = {"/metrics", "/open/runs"}  # asked again and again
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -66,43 +64,33 @@ class Metrics:
     Labels are routes and outcomes; no text, key or address is ever among them. All of it is counted on the event loop."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-
-        def metric(metric_type: Any, name: str, meaning: str, *labels: str, **options: Any) -> Any:
-            return metric_type(f"glassformer_{name}", meaning, labels, registry=self.registry, **options)
-
-        self.received = metric(Counter, "requests_received", "Requests that came.", "route")
+        self.registry = own = CollectorRegistry()
+        self.received = Counter("glassformer_requests_received", "Requests that came.", ["route"], registry=own)
         self.ended = {
-            outcome: metric(Counter, f"requests_{outcome}", f"Requests that were {outcome}.", "route")
+            outcome: Counter(f"glassformer_requests_{outcome}", f"Requests that {outcome}.", ["route"], registry=own)
             for outcome in ("completed", "rejected", "cancelled", "failed")
         }
-        self.in_flight = metric(Gauge, "requests_in_flight", "Requests being answered.")
-        self.statuses = metric(Counter, "responses", "Responses by status.", "status")
-        meaning = "From the request to the end of its answer."
-        self.seconds = metric(Histogram, "request_seconds", meaning, "route", buckets=SECONDS)
-        self.held = metric(Gauge, "model_held", "Requests a model holds.", "model")
-        self.steps = metric(Gauge, "model_steps", "Decoding steps since it was loaded.", "model")
-        self.loaded = metric(Gauge, "model_loaded", "Whether the model is in memory.", "model")
+        self.in_flight = Gauge("glassformer_requests_in_flight", "Requests being answered.", registry=own)
+        self.seconds = Histogram("glassformer_request_seconds", "To the end of an answer.", ["route"], registry=own)
+        self.held = Gauge("glassformer_model_held", "Requests a model holds.", ["model"], registry=own)
+        self.steps = Gauge("glassformer_model_steps", "Decoding steps since it was loaded.", ["model"], registry=own)
 
     def begin(self, route: str) -> None:
         """Counts a request that has come to this route."""
         self.received.labels(route).inc()
         self.in_flight.inc()
 
-    def end(self, route: str, outcome: Outcome, status: int | None, seconds: float) -> None:
-        """Counts how the request ended, with its HTTP status, and how long it took."""
+    def end(self, route: str, outcome: Outcome, seconds: float) -> None:
+        """Counts how the request ended, and how long it took."""
         self.ended[outcome].labels(route).inc()
         self.in_flight.dec()
         self.seconds.labels(route).observe(seconds)
-        if status is not None:
-            self.statuses.labels(str(status)).inc()
 
     def text(self, models: Models) -> bytes:
         """All counters, and the load of each run, in the text format of Prometheus."""
         for name, run in models.runs.items():
-            self.loaded.labels(name).set(bool(run.workers))
             self.held.labels(name).set(run.held)
-            self.steps.labels(name).set(sum(worker.steps for worker in run.workers))
+            self.steps.labels(name).set(run.worker.steps if run.worker else 0)
         return generate_latest(self.registry)
 
 
@@ -115,7 +103,6 @@ class Middleware:
         self.router, self.auth, self.limits, self.metrics = router, auth, models.limits, metrics
         self.models, self.report = models, report
         self.exchanges: set[Exchange] = set()  # in flight
-        self.overloads = 0  # requests that were told to come again, and are not yet in the log
         self.ending = False
 
     @property
@@ -149,27 +136,15 @@ class Middleware:
         finally:
             self.exchanges.remove(exchange)
             seconds = time.monotonic() - began
-            self.metrics.end(route, outcome, exchange.status, seconds)
-            if exchange.status == 429:
-                self.overloads += 1
-            elif not exchange.for_probes:
+            self.metrics.end(route, outcome, seconds)
+            if exchange.status != 429:  # a log that grows with each of these would cost what refusing saves
                 self.report(f"{scope['method'][:8]} {route} {exchange.status or '-'} {outcome} {seconds * 1000:.0f} ms")
-
-    async def only_probes(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The application on a connection beyond the limit: a server under siege still says that it lives."""
-        await self({**scope, "for_probes": True}, receive, send)
 
     def end(self) -> None:
         """Tell whoever still waits that there will be no answer."""
         self.ending = True
         for exchange in self.exchanges:
             exchange.stop(APIError(503, "this server is shutting down and could not finish; ask again", retry=5))
-
-    def report_overloads(self) -> None:
-        """Those who found no room, in one line: a log that grows with every one of them would cost what refusing saves."""
-        if self.overloads:
-            self.report(f"429 to {self.overloads} requests, for which there was no room")
-            self.overloads = 0
 
 
 class Exchange:
@@ -178,7 +153,6 @@ class Exchange:
     def __init__(self, middleware: Middleware, scope: Scope, receive: Receive, send: Send) -> None:
         self.middleware, self.scope, self.receive, self.send = middleware, scope, receive, send
         self.route = middleware.route_of(scope)
-        self.for_probes = "for_probes" in scope
         self.task: Any = asyncio.current_task()
         self.status: int | None = None
         self.streams = self.over = False
@@ -233,13 +207,10 @@ class Exchange:
 
     async def accept(self) -> None:
         """Every check that comes before the route."""
-        if self.for_probes and self.route not in PROBES:
-            raise APIError(503, "all connections that this server takes are in use; come again", retry=1)
         auth, runs = self.middleware.auth, [*self.middleware.models.runs.values()]
         self.origin = auth.check_origin(self.headers, auth.check_host(self.headers))
         holder = auth.holder(self.headers, self.scope["query_string"])
-        decodes = self.route in DECODED and self.scope["method"] == "POST"
-        if decodes and holder is not None:
+        if holder is not None and self.route in DECODED and self.scope["method"] == "POST":
             check_room(runs)  # before anything that costs: under overload most requests end here
         self.body = await self.read_body()
         if holder is None and not (is_open(self.scope["path"]) or self.is_preflight()):
@@ -248,8 +219,6 @@ class Exchange:
                 fields = await read_fields(Request(self.scope, self.replay()))
             holder = auth.check_fields(fields, self.scope["path"])
         self.scope["key_holder"] = holder
-        if decodes:
-            check_room(runs)
 
     async def read_body(self) -> bytes:
         """The body, if it is not too large and comes in time."""
@@ -302,7 +271,7 @@ class Exchange:
             self.middleware.report(f"a request failed: {log_name(reason)}")
         if self.status is None:
             response = error_response(error, self.scope["path"])
-            if error.status in (408, 413) or self.for_probes:
+            if error.status in (408, 413):
                 response.headers["connection"] = "close"
             await response(self.scope, self.receive, self.forward)
         elif self.streams:

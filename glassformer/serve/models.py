@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import Any
 
 import torch
@@ -20,15 +19,14 @@ from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.runs.folder import RunFolder
 from glassformer.serve.completion import CompletionJob, CompletionOptions
-from glassformer.serve.corrections import Learner
+from glassformer.serve.corrections import Corrections
 from glassformer.serve.jobs import FunctionJob, ServerJob
 from glassformer.serve.requests import APIError, Limits, bad_request
-from glassformer.serve.served_run import SHORTEST_PAUSE, Detector, ServedRun
+from glassformer.serve.served_run import Detector, ServedRun
 from glassformer.serve.translation import TranslationJob, TranslationOptions
 from glassformer.serve.worker import Worker, log_name
-from glassformer.tasks import TextModel
 
-LONGEST_PAUSE = 60.0  # seconds, between two trials of a run that does not work
+TRY_AGAIN = 10.0  # seconds, between two trials of a run that does not work
 
 
 @asynccontextmanager
@@ -44,8 +42,8 @@ async def before(deadline: float) -> AsyncIterator[None]:
 def check_room(runs: Sequence[ServedRun]) -> None:
     """Refuse at once, where all of these runs are loaded and full, so that whichever is meant cannot be asked: with the 429
     error of the least loaded."""
-    workers = [worker for run in runs for worker in run.workers]
-    if workers and all(run.workers for run in runs) and all(worker.full for worker in workers):
+    workers = [run.worker for run in runs if run.worker]
+    if len(workers) == len(runs) > 0 and all(worker.full for worker in workers):
         raise min(workers, key=lambda worker: worker.held).overloaded()
 
 
@@ -58,16 +56,11 @@ class Models:
         limits: Limits,
         *,
         device: str = "auto",
-        learn: bool = False,
+        corrections: bool = False,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.runs = {run.name: run for run in runs}
-        self.limits, self.report = limits, report
-        self.devices = [name.strip() for name in device.split(",")]  # a worker on each
-        # What is not a request is done here: reports, and other weights than those served.
-        self.device = self.devices[0]
-        if learn and len(self.devices) > 1:
-            raise UserError("corrections are learned on one device; leave out --learn, or name one device")
+        self.limits, self.device, self.report = limits, device, report
         if len(self.runs) < len(runs):
             raise UserError("two of the runs have the same name; rename one of their folders")
         largest = max(runs, key=lambda run: run.bytes, default=None)
@@ -81,10 +74,9 @@ class Models:
         self.retired: list[Worker] = []
         self.loading = asyncio.Lock()
         self.draining = False
-        for run in runs if learn else ():
+        for run in runs if corrections else ():
             if run.translates:
-                load, seal_now = partial(self.load_model, run), partial(getattr, run, "loaded_seal")
-                run.learner = Learner(run.folder, load, seal_now, partial(self.install, run), report)
+                run.corrections = Corrections(run.path)
 
     # ---- requests
 
@@ -114,7 +106,6 @@ class Models:
         if not runs:
             raise bad_request(f"{target} is not supported", "target")
         if source == "auto":
-            check_room(runs)  # before the effort of finding out
             codes = list(dict.fromkeys(code for run in runs for code in run.sources))
             source, confidence = await asyncio.to_thread(self.detector.best, "\n".join(texts)[:2000], codes)
             return next(run for run in runs if source in run.sources), source, confidence
@@ -157,28 +148,26 @@ class Models:
             raise bad_request(f"{run.name} reads texts and writes none; it can be looked into at /open", "model")
         run.used_at = time.monotonic()
         while True:
-            workers = run.workers
-            if not workers:  # whoever goes away while a run is loaded does not stop that for the others
+            worker = run.worker
+            if worker is None:  # whoever goes away while a run is loaded does not stop that for the others
                 run.waiting += 1
                 try:
-                    workers = await asyncio.shield(self.load(run))
+                    worker = await asyncio.shield(self.loading_of(run))
                 finally:
                     run.waiting -= 1
-            # The one that holds fewest jobs; of equals the one that has worked least.
-            worker = min(workers, key=lambda worker: (worker.held, worker.steps))
             try:
                 worker.submit(job)
                 return
             except APIError as error:
-                if error.status != 503 or worker in run.workers:
+                if error.status != 503 or worker is run.worker:  # not one that has just been replaced
                     raise
 
     # ---- health
 
     def workers(self) -> list[Worker]:
         """Every worker that may still hold requests."""
-        self.retired = [worker for worker in self.retired if worker.alive]
-        return [*(worker for run in self.runs.values() for worker in run.workers), *self.retired]
+        self.retired = [worker for worker in self.retired if worker.thread.is_alive()]
+        return [*(run.worker for run in self.runs.values() if run.worker), *self.retired]
 
     def stuck_for(self) -> float:
         """For how many seconds some worker has had jobs and not moved. A full queue is life."""
@@ -192,114 +181,106 @@ class Models:
     def mark_unhealthy(self, run: ServedRun, error: Exception) -> None:
         """A run that does not work is told of in the log, and tried again after a while. What is wrong may name files, of
         which nobody outside is told."""
-        run.healthy, run.try_at = False, time.monotonic() + run.pause
-        run.pause = min(LONGEST_PAUSE, 2 * run.pause)
+        run.healthy, run.try_at = False, time.monotonic() + TRY_AGAIN
         why = str(error) if isinstance(error, UserError | APIError | TimeoutError) else log_name(error)
         self.report(_("{name} cannot answer: {why}", run.name, why or "it took too long"))
 
-    async def try_out(self, run: ServedRun, workers: Sequence[Worker]) -> None:
-        """Have a run answer on each of its devices, if only with a token: that a device has gone, or the tokenizer is another's,
-        shows in nothing less."""
-        failures = sum(worker.failures for worker in workers)
-        for worker in workers:
-            job: ServerJob
-            if run.kind == "reader":
-                job = FunctionJob(lambda m: m.model(torch.tensor([m.with_special_tokens([])], device=m.device)).shape)
-            elif run.translates:
-                job = TranslationJob(["a"], TranslationOptions({"max_new_tokens": 1, "min_new_tokens": 0}))
-            else:
-                job = CompletionJob([""], CompletionOptions(max_tokens=1))
-            job.exclusive = True
-            worker.submit(job)
-            try:
-                await asyncio.wait_for(job.reply, self.limits.seconds)
-            finally:
-                job.cancel()
-        run.healthy, run.failures_seen, run.pause = True, failures, SHORTEST_PAUSE
+    async def try_out(self, run: ServedRun, worker: Worker) -> None:
+        """Have a run answer, if only with a token: a device that has gone, or another's tokenizer, shows in nothing less."""
+        failures = worker.failures
+        job: ServerJob = CompletionJob([""], CompletionOptions(max_tokens=1))
+        if run.kind == "reader":
+            job = FunctionJob(lambda m: m.model(torch.tensor([m.with_special_tokens([])], device=m.device)).shape)
+        elif run.translates:
+            job = TranslationJob(["a"], TranslationOptions({"max_new_tokens": 1, "min_new_tokens": 0}))
+        worker.submit(job)
+        try:
+            await asyncio.wait_for(job.reply, self.limits.seconds)
+        finally:
+            job.cancel()
+        run.healthy, run.failures_seen = True, failures
 
     async def look_around(self) -> None:
-        """Try those that have not answered yet, and those that have failed; then look for newer weights."""
+        """Try those that have not answered yet, and those that have failed; load newer weights."""
         for run in list(self.runs.values()):
-            with suppress(APIError):  # it is in the log
-                if not run.healthy and time.monotonic() >= run.try_at:
-                    await self.load(run)
-            workers = run.workers
-            if run.failures > run.failures_seen:
+            if not run.healthy and time.monotonic() >= run.try_at:
+                with suppress(APIError):  # it is in the log
+                    await self.loading_of(run)
+            if run.worker and run.worker.failures > run.failures_seen:
                 try:
-                    await self.try_out(run, workers)
+                    await self.try_out(run, run.worker)
                 except Exception as error:
-                    if isinstance(error, APIError) and error.status in (429, 503):
-                        continue  # it is full, or leaving
-                    self.mark_unhealthy(run, error)
-                    if run.workers is workers:
+                    if not isinstance(error, APIError) or error.status not in (429, 503):  # full, or leaving
+                        self.mark_unhealthy(run, error)
                         self.unload(run)
-        for run in list(self.runs.values()):
-            await self.look_for_newer(run)
+            if run.worker and run.stamp_on_disk() != run.stamp:
+                await self.load_newer(run)
 
     # ---- weights
 
-    def load_model(self, run: ServedRun, device: str | None = None) -> TextModel:
-        """The run's model with its own weights."""
-        return load(run.path, device=device or self.device)
+    def loading_of(self, run: ServedRun) -> asyncio.Task[Worker]:
+        """The task that loads a run, once however many wait for it."""
+        if run.loading is None or run.loading.done():
+            run.loading = asyncio.create_task(self.load(run))
+        return run.loading
 
-    async def load(self, run: ServedRun) -> list[Worker]:
-        """The run's workers, loaded once however many ask."""
-        async with run.lock:
-            if not run.workers:
-                async with self.loading:
-                    await self.make_room(run)
-                    try:
-                        run.workers = await self.read(run)
-                    except Exception as error:
-                        self.mark_unhealthy(run, error)
-                        raise APIError(
-                            500, f"the model {run.name} cannot answer; see the server's log and `glassformer doctor`"
-                        ) from None
-            return run.workers
+    async def load(self, run: ServedRun) -> Worker:
+        """The run's worker, loaded where it is not there; one run at a time."""
+        async with self.loading:
+            if run.worker is None:
+                await self.make_room(run)
+                try:
+                    run.worker = await self.read(run)
+                except Exception as error:
+                    self.mark_unhealthy(run, error)
+                    raise APIError(
+                        500, f"the model {run.name} cannot answer; see the server's log and `glassformer doctor`"
+                    ) from None
+            return run.worker
 
-    async def read(self, run: ServedRun) -> list[Worker]:
-        """Workers with the weights of now, which have answered."""
-        stamp, seal = run.now(), run.seal()
-        models = [await asyncio.to_thread(self.load_model, run, device) for device in self.devices]
-        if run.learner is not None:
-            await asyncio.to_thread(run.learner.store.apply, models[0]._model)
-        workers = [Worker(model, self.limits, self.report) for model in models]
+    async def load_newer(self, run: ServedRun) -> None:
+        """Replace the worker of a run that has other weights now; where these cannot be read the old one stays."""
+        async with self.loading:
+            if (old := run.worker) is None:
+                return
+            try:
+                run.folder = RunFolder.open(run.path)
+                run.worker = await self.read(run)
+            except Exception as error:
+                self.report(f"newer weights of {run.name} cannot be used: {log_name(error)}")
+            else:
+                self.retire(old)
+
+    async def read(self, run: ServedRun) -> Worker:
+        """A worker with the weights of now, which has answered."""
+        run.stamp = run.stamp_on_disk()
+        model = await asyncio.to_thread(load, run.path, device=self.device)
+        worker = Worker(model, self.limits, self.report)
         try:
-            await self.try_out(run, workers)
+            await self.try_out(run, worker)
         except BaseException:
-            self.retire(workers)
+            self.retire(worker)
             raise
-        run.stamp, run.loaded_seal = stamp, seal
-        if run.learner is not None:
-            run.learner.catch_up()
         self.report(_("loaded {name}", run.name))
-        return workers
+        return worker
 
-    def retire(self, workers: Sequence[Worker]) -> None:
-        """These workers take no new jobs, answer what they hold, and go."""
-        for worker in workers:
-            worker.close()
-        self.retired += workers
+    def retire(self, worker: Worker) -> None:
+        """This worker takes no new jobs, answers what it holds, and goes."""
+        worker.close()
+        self.retired.append(worker)
 
     def unload(self, run: ServedRun) -> None:
-        """Its workers answer what they hold and go."""
-        self.retire(run.workers)
-        run.workers = []
-        self.report(f"unloaded {run.name}")
-
-    async def install(self, run: ServedRun, model: TextModel, seal: str) -> None:
-        """Have another model of a run answer from now on: what the old one holds is answered by that. Nothing where the run is
-        not loaded, or has newer weights than those of the seal: it is read with all updates, or learns them anew."""
-        async with run.lock:
-            if run.workers and run.loaded_seal == seal:
-                self.retire(run.workers)
-                run.workers = [Worker(model, self.limits, self.report)]
+        """Its worker answers what it holds and goes."""
+        if run.worker is not None:
+            self.retire(run.worker)
+            run.worker = None
+            self.report(f"unloaded {run.name}")
 
     async def make_room(self, run: ServedRun) -> None:
         """Put away whom nobody has asked for longest, until there is memory; whoever is busy is waited for."""
         while self.limits.memory is not None:
-            others = [r for r in self.runs.values() if r.workers and r is not run]
-            leaving = any(worker.alive for worker in self.retired)
+            others = [r for r in self.runs.values() if r.worker and r is not run]
+            leaving = any(worker.thread.is_alive() for worker in self.retired)
             if sum(r.bytes for r in others) + run.bytes <= self.limits.memory and not leaving:
                 return
             idle = [r for r in others if not r.held and not r.waiting]
@@ -307,31 +288,7 @@ class Models:
                 self.unload(min(idle, key=lambda r: r.used_at))
             await asyncio.sleep(0.01)
 
-    async def look_for_newer(self, run: ServedRun) -> None:
-        """Replace the workers of a run that has other weights now; where these cannot be read the old ones stay."""
-        if not run.workers or run.now() == run.stamp:
-            return
-        async with run.lock, self.loading:
-            if not run.workers:
-                return
-            stamp = run.now()
-            try:
-                run.folder = RunFolder.open(run.path)
-                if run.seal() == run.loaded_seal:
-                    run.stamp = stamp
-                    return
-                fresh = await self.read(run)
-            except Exception as error:
-                run.stamp = stamp
-                self.report(f"newer weights of {run.name} cannot be used: {log_name(error)}")
-                return
-            self.retire(run.workers)
-            run.workers = fresh
-
     def close(self) -> None:
-        """Every worker ends when it has answered, every learner where it is."""
-        for run in self.runs.values():
-            if run.learner is not None:
-                run.learner.close()
+        """Every worker ends when it has answered."""
         for worker in self.workers():
             worker.close()

@@ -1,5 +1,8 @@
 """What a browser sees: the page at `/`, the page of the routes at `/docs`; and what the live page asks about a text, each a
-job that ends when nobody waits for it."""
+job that ends when nobody waits for it.
+
+A page gets a report's tensors as bytes. Small ones come with their report; a large one, such as the maps of a layer for a long
+text, is held for a while under a name that cannot be guessed, and comes by itself when a view draws it."""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from glassformer.data.store import run_examples
@@ -27,8 +30,7 @@ from glassformer.probe import ablate
 from glassformer.runs.folder import RunFolder
 from glassformer.serve.jobs import FunctionJob
 from glassformer.serve.models import Models
-from glassformer.serve.requests import APIError, as_api_error, bad_field
-from glassformer.serve.routes import JSON, get, post
+from glassformer.serve.requests import JSON, APIError, as_api_error, bad_field, get, post
 from glassformer.serve.training import at_step
 from glassformer.tasks import TextModel
 
@@ -48,55 +50,58 @@ SMALL = 1 << 16  # bytes of a tensor that comes with its report
 HELD = 256 << 20  # bytes of large tensors, the oldest reports' of which are forgotten first
 
 
-class NextFields(BaseModel):
+class NextFields(Struct, kw_only=True):
     """The fields of a request to /next: the text, how the answer begins, and the run's name."""
 
     text: str
     model: str
-    prefix: list[int] = Field([], max_length=LOOKED_AT, description="Token ids that the answer is made to begin with.")
-    cut: list[str] = Field(
-        [], max_length=MOST_CUT, description="Parts to switch off, such as decoder.0.attention:1 or encoder.0.mlp."
-    )
-    step: int | None = Field(None, ge=0, description="The weights that the run has kept of this step.")
+    prefix: Annotated[list[int], Meta(max_length=LOOKED_AT, description="Token ids that the answer begins with.")] = []
+    cut: Annotated[
+        list[str], Meta(max_length=MOST_CUT, description="Parts to switch off: decoder.0.attention:1, encoder.0.mlp.")
+    ] = []
+    step: Annotated[int, Meta(ge=0, description="The weights that the run has kept of this step.")] | None = None
 
 
-class LookFields(NextFields):
+class LookFields(NextFields, kw_only=True):
     """The fields of a request to /look: those of /next, and an answer to force."""
 
-    target: str | None = Field(None, description="An answer that is forced on the model.")
-    data: bool = Field(False, description="The report's numbers as JSON, in place of a page.")
-    across: bool = Field(False, description="With what each of the kept weights makes of the same answer.")
-    binary: bool = Field(
-        False,
-        description="With data, the tensors as bytes; see glassformer/serve/pages.py. What cannot be read is `refused` in them.",
-    )
-    explained: bool = Field(True, description="With attribution, saliency and the beam's tree, which take the longest.")
-    draft: list[Annotated[int, Field(ge=0)]] = Field(
-        [], max_length=LOOKED_AT, description="Token ids that the answer may be: it is then found sooner."
-    )
+    target: Annotated[str, Meta(description="An answer that is forced on the model.")] | None = None
+    data: Annotated[bool, Meta(description="The report's numbers as JSON, in place of a page.")] = False
+    across: Annotated[bool, Meta(description="With what each kept checkpoint makes of the same answer.")] = False
+    binary: Annotated[
+        bool,
+        Meta(
+            description="With data, the tensors as bytes (see serve/pages.py); what cannot be read is `refused` in them."
+        ),
+    ] = False
+    explained: Annotated[bool, Meta(description="With attribution, saliency and the beam's tree, the slowest.")] = True
+    draft: Annotated[
+        list[Annotated[int, Meta(ge=0)]],
+        Meta(max_length=LOOKED_AT, description="Token ids that the answer may be: it is then found sooner."),
+    ] = []
 
 
-class WhyFields(NextFields):
+class WhyFields(NextFields, kw_only=True):
     """The fields of a request to /open/why: what is on the screen, the number of the output, and the parts to cut one by one."""
 
-    output: int = Field(ge=0)
-    parts: list[str] = Field(max_length=MOST_TRIED)
+    output: Annotated[int, Meta(ge=0)]
+    parts: Annotated[list[str], Meta(max_length=MOST_TRIED)]
 
 
-class PatchFields(NextFields):
+class PatchFields(NextFields, kw_only=True):
     """The fields of a request to /open/patching: two texts, and what is switched off. With a layer and a position, the answer
     to the first is written anew with that activation of the second in it."""
 
     other: str
-    layer: int | None = Field(None, ge=0)
-    position: int = Field(0, ge=0)
+    layer: Annotated[int, Meta(ge=0)] | None = None
+    position: Annotated[int, Meta(ge=0)] = 0
 
 
-class SentenceFields(BaseModel):
+class SentenceFields(Struct, kw_only=True):
     """The fields of a request to /open/sentences: whose data, with the weights of which step, and a part to cut."""
 
     model: str
-    step: int | None = Field(None, ge=0)
+    step: Annotated[int, Meta(ge=0)] | None = None
     part: str | None = None
 
 
@@ -155,12 +160,25 @@ def page_file(name: str) -> Response:
     return Response(page_files()[name], media_type=MEDIA_TYPES[name[name.rindex(".") :]])
 
 
+def report_policy(page: str) -> str:
+    """What the report may do: run the one script it came with, and nothing from anywhere else."""
+    scripts = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; img-src data:; frame-ancestors 'none'"
+
+
+def report_response(data: dict[str, Any]) -> Response:
+    """The data of a report, or of a part of one, as JSON."""
+    return Response(page_json(data).encode("utf-8", "replace"), media_type=JSON)
+
+
 class Pages:
-    """The routes that a browser opens: the page, its files, and the documentation of the routes. `examples`: texts of the
-    runs' own data may be shown, as on their owner's machine."""
+    """The routes that a browser opens, and those that the live page asks. `examples`: texts of the runs' own data may be
+    shown, as on their owner's machine."""
 
     def __init__(self, models: Models, *, examples: bool = False) -> None:
         self.models, self.shows_examples = models, examples
+        self.held: dict[str, list[bytes]] = {}  # the large tensors of a report, by its name
 
     @get("/")
     @get("/open")
@@ -192,37 +210,11 @@ class Pages:
         or words from the last to the first; none where the server is not its owner's alone. And whether the tour is here."""
         run = self.models.get(model)
         examples = own_examples(run.folder) if self.shows_examples else []
-        stray = None
-        if examples:
-            by_letters = run.folder.recipe.data.tokenizer == "char"
-            stray = examples[0][::-1] if by_letters else " ".join(reversed(examples[0].split()))
-        return {"examples": examples, "stray": stray, "tour": TOUR.is_dir()}
+        by_letters = run.folder.recipe.data.tokenizer == "char"
+        strays = [text[::-1] if by_letters else " ".join(reversed(text.split())) for text in examples[:1]]
+        return {"examples": examples, "stray": strays[0] if strays else None, "tour": TOUR.is_dir()}
 
-
-# ---- what the live page asks
-
-
-def report_policy(page: str) -> str:
-    """What the report may do: run the one script it came with, and nothing from anywhere else."""
-    scripts = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
-    return f"default-src 'none'; style-src 'unsafe-inline'; script-src {hashes}; img-src data:; frame-ancestors 'none'"
-
-
-def report_response(data: dict[str, Any]) -> Response:
-    """The data of a report, or of a part of one, as JSON."""
-    return Response(page_json(data).encode("utf-8", "replace"), media_type=JSON)
-
-
-class Inspections:
-    """The reports of `look` and the questions of the live page, with the tensors of the last reports.
-
-    A page gets tensors as bytes. Small ones come with their report; a large one, such as the maps of a layer for a long text,
-    is held for a while under a name that cannot be guessed, and comes by itself when a view draws it."""
-
-    def __init__(self, models: Models, *, examples: bool = False) -> None:
-        self.models, self.shows_examples = models, examples
-        self.held: dict[str, list[bytes]] = {}  # the large tensors of a report, by its name
+    # ---- what the live page asks
 
     def packed(self, data: dict[str, Any]) -> bytes:
         """A report: the length of its JSON in four bytes, the JSON, and the small tensors. In the JSON a tensor is [name of
@@ -247,13 +239,15 @@ class Inspections:
     @get("/open/arrays/{report}/{number}")
     async def tensor(self, report: str, number: str) -> Response:
         """A large tensor of a report that was given out."""
-        tensors = self.held.get(report, [])
-        if number not in map(str, range(len(tensors))):
+        tensors = {str(place): tensor for place, tensor in enumerate(self.held.get(report, []))}
+        if number not in tensors:
             raise APIError(404, "the arrays of this report are not held any more; ask for the report again")
-        return Response(tensors[int(number)], media_type=BYTES)
+        return Response(tensors[number], media_type=BYTES)
 
-    async def ask(self, fields: NextFields, texts: list[str], work: Callable[[TextModel, FunctionJob], Any]) -> Any:
-        """What comes of some work on the model that is asked for; refused where the texts are too long for a report."""
+    async def ask(self, fields: NextFields, work: Callable[[TextModel, FunctionJob], Any], *others: str | None) -> Any:
+        """What comes of some work on the model that is asked for; refused where the text, or another one, is too long for a
+        report."""
+        texts = [text for text in (fields.text, *others) if text is not None]
         self.models.limits.check_texts(texts, "text")
         if any(len(text) > LOOKED_AT for text in texts):
             raise bad_field("text", f"a report is made of at most {LOOKED_AT} characters")
@@ -262,8 +256,9 @@ class Inspections:
         def inspect(model: TextModel) -> Any:
             model = at_step(self.models, model, run, fields.step)
             if (count := len(model.tokenizers.source.encode(fields.text))) > TOKENS:
-                problem = f"a report is made of at most {TOKENS} tokens, and these are {count}; shorten it"
-                raise bad_field("text", f"{problem}")
+                raise bad_field(
+                    "text", f"a report is made of at most {TOKENS} tokens, and these are {count}; shorten it"
+                )
             return work(model, job)
 
         job = FunctionJob(inspect)
@@ -272,23 +267,21 @@ class Inspections:
     @post("/next", {JSON: {}})
     async def next(self, fields: NextFields) -> Response:
         """The distribution of the token that follows a prefix of the answer."""
+        from glassformer.inspection.search import next_token_data
 
         def distribution(model: TextModel, job: FunctionJob) -> dict[str, Any]:
-            from glassformer.inspection.search import next_token_data
-
             return next_token_data(model, fields.text, fields.prefix, fields.cut)
 
-        return report_response(await self.ask(fields, [fields.text], distribution))
+        return report_response(await self.ask(fields, distribution))
 
     @post("/look", {"text/html": {}}, media_types=(JSON, "application/x-www-form-urlencoded"))
     async def look(self, fields: LookFields) -> Response:
         """The report of `look` on one sentence: a page that needs nothing from outside."""
+        from glassformer.inspection.cuts import cut_data
+        from glassformer.inspection.data import across_data
+        from glassformer.inspection.inspection import checkpoint_views, look_inside
 
         def report(model: TextModel, job: FunctionJob) -> Generator[None, None, dict[str, Any]]:
-            from glassformer.inspection.cuts import cut_data
-            from glassformer.inspection.data import across_data
-            from glassformer.inspection.inspection import checkpoint_views, look_inside
-
             run = self.models.get(fields.model)
             options = {name: getattr(fields, name) for name in ("cut", "prefix", "explained", "draft")}
             try:
@@ -304,16 +297,16 @@ class Inspections:
                 inside = look_inside(
                     model, fields.text, fields.target, prefix=fields.prefix, explained=False, tree=False
                 )
-                for view in checkpoint_views(RunFolder(run.path), inside):
+                for view in checkpoint_views(run.folder, inside):
                     views.append(view)
                     yield
                 data["across"] = across_data(views) if len(views) > 1 else []
             return data
 
-        data = await self.ask(fields, [fields.text, *([] if fields.target is None else [fields.target])], report)
-        if fields.data and fields.binary:
-            return Response(self.packed(data), media_type=BYTES)
+        data = await self.ask(fields, report, fields.target)
         if fields.data:
+            if fields.binary:
+                return Response(self.packed(data), media_type=BYTES)
             return await asyncio.to_thread(report_response, data)
         page = await asyncio.to_thread(page_html, data)
         headers = {"Content-Security-Policy": report_policy(page)}
@@ -322,11 +315,10 @@ class Inspections:
     @post("/open/why")
     async def why(self, fields: WhyFields) -> Any:
         """What each of some parts is worth to one token of the answer."""
+        from glassformer.inspection.cuts import without_each
+        from glassformer.inspection.inspection import look_inside
 
         def without_parts(model: TextModel, job: FunctionJob) -> Generator[None, None, list[dict[str, Any]]]:
-            from glassformer.inspection.cuts import without_each
-            from glassformer.inspection.inspection import look_inside
-
             with ablate(model.model, fields.cut):  # the answer is that of the model on the screen
                 inside = look_inside(model, fields.text, prefix=fields.prefix, explained=False, tree=False)
             if fields.output >= len(inside.input.positions):
@@ -337,32 +329,31 @@ class Inspections:
                 yield  # a cut is never left on while others have their turn
             return answers
 
-        return await self.ask(fields, [fields.text], without_parts)
+        return await self.ask(fields, without_parts)
 
     @post("/open/patching")
     async def patching(self, fields: PatchFields) -> Response:
         """How far each activation of another text turns the answer into that text's; or the answer with one of them in it."""
+        from glassformer.inspection.data import patching_data
+        from glassformer.inspection.patching import carried_answer, patch
 
         def patched(model: TextModel, job: FunctionJob) -> dict[str, Any]:
-            from glassformer.inspection.data import patching_data
-            from glassformer.inspection.patching import carried_answer, patch
-
             with ablate(model.model, fields.cut):
                 if fields.layer is None:
                     return patching_data(patch(model, fields.text, fields.other))
                 return {"answer": carried_answer(model, fields.text, fields.other, fields.layer, fields.position)}
 
-        return report_response(await self.ask(fields, [fields.text, fields.other], patched))
+        return report_response(await self.ask(fields, patched, fields.other))
 
     @post("/open/sentences")
     async def sentences(self, fields: SentenceFields) -> Any:
         """Sentences of a run's own data with their losses, and those without a part; none on a server that is for others too."""
+        from glassformer.inspection.cuts import sentence_losses
+
         run = self.models.get(fields.model)
         split, texts = own_sentences(run.folder) if self.shows_examples else ("", [])
 
         def losses(model: TextModel) -> Generator[None, None, list[dict[str, Any]]]:
-            from glassformer.inspection.cuts import sentence_losses
-
             rows = []
             for row in sentence_losses(at_step(self.models, model, run, fields.step), texts, fields.part):
                 rows += [] if row is None else [row]

@@ -1,27 +1,37 @@
-"""What a request says and how much of anything is taken; and the error for one that is not answered as asked."""
+"""What a request says, how much of anything is taken, and what is answered: routes with their schemas, JSON, server-sent events,
+and the error for a request that is not answered as asked."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, get_type_hints
 from urllib.parse import parse_qs
 
 import msgspec
-from pydantic import BaseModel, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from glassformer.errors import UserError
 from glassformer.tasks import check_text
 
-Fields = TypeVar("Fields", bound=BaseModel)
+Fields = TypeVar("Fields", bound=msgspec.Struct)
 MOST_FIELDS = 1000
 PATH = re.compile(r"(?<![\w.:/\\])(?:[A-Za-z]:[\\/]|/)[^\s,;'\"]*[\\/][^\s,;'\"]*")
 """Where files lie is nobody's business outside."""
+JSON, EVENTS = "application/json", "text/event-stream; charset=utf-8"
+OBJECT = {JSON: {"type": "object"}}
+DONE = b"data: [DONE]\n\n"  # the last event of a stream, as OpenAI's clients expect it
+STATUSES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+"""OpenAI's types of errors, by their status."""
 
 
 class APIError(Exception):
@@ -39,9 +49,7 @@ class APIError(Exception):
         """The body as the clients of a path expect it."""
         if not path.startswith("/v1"):
             return {"error": self.message}
-        error_type = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
-            self.status, "invalid_request_error" if self.status < 500 else "server_error"
-        )
+        error_type = STATUSES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         return {"error": {"message": self.message, "type": error_type, "param": self.param, "code": self.code}}
 
 
@@ -63,11 +71,7 @@ def as_api_error(error: BaseException) -> APIError:
     if isinstance(error, UserError):
         return bad_request(PATH.sub("a file of this server", str(error)))
     if isinstance(error, HTTPException):  # of Starlette's router
-        messages = {
-            404: "there is nothing under this path; see /docs",
-            405: "this path is asked in another way; see /docs",
-        }
-        return APIError(error.status_code, messages.get(error.status_code, "this cannot be answered"))
+        return APIError(error.status_code, "this path has nothing, or is asked in another way; see /docs")
     if isinstance(error, MemoryError):
         return APIError(500, "there was not enough memory to answer this; ask for less at a time")
     return APIError(500, "something went wrong inside while answering this; it is in the server's log")
@@ -97,7 +101,7 @@ class Limits:
     total: int = 200_000  # characters of all texts of one request
     rows: int = 2048  # lines and sentences that they are cut into, or completions to be written
     alternatives: int = 10
-    choices: int = 16  # n and best_of
+    choices: int = 16  # n and num_beams
     logprobs: int = 20
     new_tokens: int = 4096
     stops: int = 4
@@ -122,7 +126,7 @@ class Limits:
             for text in texts:
                 check_text(text)
             return
-        raise bad_field(param, f"{problem}")
+        raise bad_field(param, problem)
 
     def check_rows(self, count: int) -> None:
         """Refuse texts of more lines or sentences than are decoded for one request."""
@@ -179,19 +183,139 @@ async def read_fields(request: Request) -> dict[str, Any]:
     raise bad_request("the body must be JSON or a form, and its Content-Type must say which")
 
 
-def missing(name: str) -> APIError:
-    """What LibreTranslate says where a field is not there."""
-    return bad_request(f"Invalid request: missing {name} parameter", name)
-
-
 async def read_as(request: Request, schema: type[Fields]) -> Fields:
-    """What a request says, held against its schema; the first thing wrong is told by its name."""
+    """What a request says, held against its schema; the first thing wrong is told by its name. A form and a query have
+    numbers as text, which are taken in JSON, too."""
     values = await read_fields(request)
     try:
-        return schema.model_validate({k: v for k, v in values.items() if not isinstance(v, UploadFile)})
-    except ValidationError as error:
-        wrong = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        name = str(wrong["loc"][0]) if wrong["loc"] else None
-        if wrong["type"] == "missing":
-            raise missing(name or "body") from None
-        raise bad_field(name, f"{wrong['msg'][:1].lower()}{wrong['msg'][1:200]}") from None
+        return msgspec.convert({k: v for k, v in values.items() if not isinstance(v, UploadFile)}, schema, strict=False)
+    except msgspec.ValidationError as error:
+        problem = str(error)
+    field = re.search(r"(?:field `|`\$\.)(\w+)", problem)
+    if field is not None and "missing required" in problem:
+        raise bad_request(f"Invalid request: missing {field[1]} parameter", field[1])  # as LibreTranslate says it
+    raise bad_field(field and field[1], problem.partition(" - at ")[0].lower())
+
+
+# ---- routes
+
+
+def as_json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A response in JSON, in UTF-8 as it is."""
+    return Response(msgspec.json.encode(value), status, headers, media_type=JSON)
+
+
+def error_response(error: APIError, path: str) -> Response:
+    """An error as the clients of a path read it, with Retry-After where coming again helps."""
+    headers = {} if error.retry is None else {"Retry-After": str(error.retry)}
+    return as_json(error.in_dialect(path), error.status, headers)
+
+
+def event_of(value: Any) -> bytes:
+    """One server-sent event, in JSON."""
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+class EventStream(Response):
+    """Server-sent events, one as soon as it is there. The status is settled by the first of them: an error before it has a
+    response of its own. (Starlette's StreamingResponse sends the status before it asks for anything.) However it ends,
+    `cancel` is called: the job does not go on for nobody."""
+
+    def __init__(self, events: AsyncIterator[bytes], cancel: Callable[[], None]) -> None:
+        self.events, self.cancel = events, cancel
+        super().__init__(headers={"Content-Type": EVENTS, "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until there are no more."""
+        started = False
+        try:
+            async for event in self.events:
+                if not started:
+                    started = True
+                    await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+        finally:
+            self.cancel()
+        await send({"type": "http.response.body", "body": b""})
+
+
+class Endpoint(Route):
+    """A route whose method is given the parts of the path, `fields` in the schema it is annotated with, and `request`, as far
+    as it has parameters of these names; what it returns is a response, or a value for JSON. `responses`: the schemas of its
+    answers by media type, for OpenAPI; without them the document says nothing of the route."""
+
+    def __init__(
+        self,
+        verb: str,
+        path: str,
+        responses: dict[str, Any] | None,
+        method: Callable[..., Any],
+        *,
+        schema: dict[str, Any] | None = None,
+        media_types: tuple[str, ...] = (JSON,),
+    ) -> None:
+        parameters = inspect.signature(method).parameters
+        fields: type[msgspec.Struct] | None = get_type_hints(method).get("fields")
+
+        async def endpoint(request: Request) -> Response:
+            given: dict[str, Any] = dict(request.path_params)
+            if fields is not None:
+                given["fields"] = await read_as(request, fields)
+            if "request" in parameters:
+                given["request"] = request
+            value = await method(**given)
+            return value if isinstance(value, Response) else as_json(value)
+
+        super().__init__(path, endpoint, methods=[verb])
+        self.operation: dict[str, Any] | None = None
+        if responses is None:
+            return
+        error = {"type": "object", "required": ["error"]}
+        content = {media_type: {"schema": answer} if answer else {} for media_type, answer in responses.items()}
+        self.operation = {
+            "summary": method.__name__.replace("_", " ").capitalize(),
+            "description": inspect.getdoc(method),
+            "responses": {
+                "200": {"description": "answered", "content": content},
+                "default": {"description": "refused", "content": {JSON: {"schema": error}}},
+            },
+            "parameters": [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                for name in self.param_convertors
+            ],
+        }
+        if fields is not None:
+            schema = msgspec.json.schema(fields)["$defs"][fields.__name__]
+        if schema is not None:
+            body = {media_type: {"schema": schema} for media_type in media_types}
+            self.operation["requestBody"] = {"required": True, "content": body}
+
+
+def route(verb: str, path: str, responses: dict[str, Any] | None = None, **about: Any) -> Callable[[Any], Any]:
+    """A decorator that makes a method the endpoint of a path, or of several; see `Endpoint`."""
+
+    def mark(method: Any) -> Any:
+        method.endpoints = [partial(Endpoint, verb, path, responses, **about), *getattr(method, "endpoints", [])]
+        return method
+
+    return mark
+
+
+get, post = partial(route, "GET"), partial(route, "POST")
+
+
+def routes_of(home: object) -> list[Route]:
+    """The routes of an object, in the order in which its class has them."""
+    methods = [getattr(home, name) for name, method in vars(type(home)).items() if hasattr(method, "endpoints")]
+    return [endpoint(method) for method in methods for endpoint in method.endpoints]
+
+
+def openapi(routes: Iterable[Any], version: str) -> dict[str, Any]:
+    """The document of all routes that say something of themselves."""
+    paths = {
+        route.path: {"get" if "GET" in route.methods else "post": route.operation}
+        for route in routes
+        if route.operation
+    }
+    return {"openapi": "3.1.0", "info": {"title": "glassformer", "version": version}, "paths": paths}

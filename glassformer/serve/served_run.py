@@ -11,11 +11,10 @@ from pathlib import Path
 from glassformer.config import Recipe
 from glassformer.errors import ConfigError, UserError
 from glassformer.runs.folder import RunFolder
-from glassformer.serve.corrections import Learner
+from glassformer.serve.corrections import Corrections
 from glassformer.serve.worker import Worker
 
 COPIES = 2  # a model on a CPU is held as it was read, and packed for decoding
-SHORTEST_PAUSE = 2.0  # seconds, between two trials of a run that does not work
 UNKNOWN = "und"  # ISO 639: a language that nobody has named
 COMMON = ("en", "zh", "de", "fr", "es")  # told apart even where no run reads them
 CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})?")
@@ -103,16 +102,15 @@ class ServedRun:
         self.made = int((path / "run.json").stat().st_mtime)
         weights = self.folder.weights_folder(report=lambda _: None)
         self.bytes = COPIES * sum(p.stat().st_size for p in weights.glob("model*.safetensors"))
-        self.workers: list[Worker] = []  # one on each device; none while it is not loaded
-        self.learner: Learner | None = None  # where corrections are taken
-        self.stamp: object = None
-        self.loaded_seal = ""
+        self.worker: Worker | None = None  # none while it is not loaded
+        self.corrections: Corrections | None = None  # where they are taken
+        self.stamp: object = None  # of the weights that are loaded
         self.used_at = 0.0
+        self.loading: asyncio.Task[Worker] | None = None
         self.waiting = 0  # requests that wait for it to be loaded: it does not leave before it has them
         self.healthy = False  # has it answered, and has nothing been heard since that it cannot?
-        self.failures_seen = 0  # of its workers, before it last answered
-        self.try_at, self.pause = 0.0, SHORTEST_PAUSE  # when one that does not work is tried again
-        self.lock = asyncio.Lock()
+        self.failures_seen = 0  # of its worker, before it last answered
+        self.try_at = 0.0  # when one that does not work is tried again
 
     @property
     def translates(self) -> bool:
@@ -121,20 +119,14 @@ class ServedRun:
 
     @property
     def held(self) -> int:
-        """Jobs that its workers have and that are not done."""
-        return sum(worker.held for worker in self.workers)
+        """Jobs that its worker has and that are not done."""
+        return self.worker.held if self.worker else 0
 
-    @property
-    def failures(self) -> int:
-        """Jobs that failed by no fault of their clients."""
-        return sum(worker.failures for worker in self.workers)
+    def corrected(self) -> dict[str, str]:
+        """The answers that somebody has corrected, by their texts."""
+        return self.corrections.by_source() if self.corrections else {}
 
-    def now(self) -> object:
+    def stamp_on_disk(self) -> object:
         """What tells the weights on disk from others, cheaply."""
         paths = [self.path / "final/SEAL", *self.path.glob("checkpoints/*/SEAL")]
         return sorted((str(p), p.stat().st_mtime_ns, p.stat().st_ino) for p in paths if p.exists())
-
-    def seal(self) -> str:
-        """What tells the weights that would be used from others, exactly."""
-        folder = self.folder.weights_folder(report=lambda _: None)
-        return f"{folder.name} {(folder / 'SEAL').read_text()}"

@@ -1,119 +1,107 @@
-"""From start to SIGTERM: connections that are bounded in number and in patience, and an end in good order.
+"""What `glassformer serve` does: reads its options, puts the server together, and lets it run from start to SIGTERM.
 
-uvicorn bounds the number of connections, too, but refuses probes with the rest, and waits for ever for the head of a first
-request.
-
-At the first signal the server is no longer ready and takes no new job, and goes on answering what it has, and probes. When all
-is answered, or the time for that is over, whoever still waits is told, and the process ends with exit code 0.
+uvicorn speaks HTTP. It closes whoever is silent only between two requests, so `Connection` does for the first, too. At the first
+signal the server is no longer ready and takes no new job, and goes on answering what it has, and probes. When all is answered,
+or the time for that is over, whoever still waits is told, and the process ends with exit code 0.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import math
 import os
+import secrets
 import socket
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.responses import Response
+from starlette.routing import Router
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from glassformer.api.loading import pick_device
+from glassformer.config import VERSION
+from glassformer.config.fields import coerce, type_hints
+from glassformer.config.recipe import refuse_unknown
+from glassformer.errors import ConfigError, UserError
 from glassformer.language import _
-from glassformer.serve.middleware import Middleware
+from glassformer.runs.folder import RunFolder
+from glassformer.screen import say
+from glassformer.serve.auth import OWNER, Auth, keys_from
+from glassformer.serve.libretranslate import Libre, TranslatedFiles
+from glassformer.serve.middleware import Metrics, Middleware
+from glassformer.serve.models import Models
+from glassformer.serve.openai import OpenAI
+from glassformer.serve.pages import Pages
+from glassformer.serve.requests import OBJECT, Limits, as_json, get, openapi, routes_of
+from glassformer.serve.served_run import ServedRun, codes_from
+from glassformer.serve.training import Training
 
-SPARE = 16  # connections beyond the limit, for probes alone
-OTHER_FILES = 64  # that a server may open beside its connections
+SWITCH_SECONDS = 1e-4
+END_SECONDS = 3.0  # for threads to end, once all is answered and closed
+OTHER_FILES = 128  # that a server may open beside its connections
 TICKS_A_LOOK = 20  # between two looks for runs that do not work, and for newer weights; ten ticks are a second
-TICKS_A_LINE = 10  # between two lines about requests that found no room
 TELL_SECONDS = 1.0  # that being told takes
 
 
-def connections_that_fit(asked: int) -> tuple[int, int]:
-    """How many connections to take, and how many new ones at a time: as many as are wanted, if the system lets this process
-    have so many files open. It is asked for more where it allows them."""
-    backlog = 512
-    try:
+def allow_connections(count: int) -> None:
+    """Ask the system for as many open files as so many connections need, as far as it lets this process have them."""
+    with suppress(ImportError, ValueError, OSError):  # Windows has no such limit
         import resource
-    except ImportError:  # not on Windows, which has no such limit
-        return asked, backlog
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    others = len(os.listdir("/dev/fd")) + OTHER_FILES
-    needed = others + asked + SPARE + backlog
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        wished = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wished, hard))
-            soft = wished
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return asked, backlog
-    backlog = max(1, (soft - others) // 4)
-    return max(1, min(asked, soft - others - SPARE - backlog)), backlog
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = count + OTHER_FILES if hard == resource.RLIM_INFINITY else min(hard, count + OTHER_FILES)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Connection(H11Protocol):
-    """One of at most so many connections; closed when no whole head of a request comes in time.
+    """A connection that is closed when no whole head of a request comes in time."""
 
-    Where there are as many as may be, whoever has been silent longest makes way for one that comes; where nobody is silent, a
-    few more are let in for probes alone, so that a server under siege can still say that it lives. `silent`: the connections
-    of which the head of a request is awaited, the longest first, with what ends the wait."""
-
-    def __init__(
-        self, middleware: Middleware, most: int, silent: dict[Connection, asyncio.TimerHandle], **how: Any
-    ) -> None:
+    def __init__(self, read_seconds: float, **how: Any) -> None:
         super().__init__(**how)
-        self.middleware, self.most, self.silent = middleware, most, silent
-        self.spare = False  # came when there were as many as may be: for probes alone, while there are more
-
-    def connection_made(self, transport: Any) -> None:
-        """Takes a new connection in, or ends it at once where there is no place for it."""
-        self.spare = len(self.connections) >= self.most
-        if self.spare and self.silent:
-            longest = next(iter(self.silent))
-            longest.stop_waiting()
-            longest.transport.abort()
-        elif len(self.connections) >= self.most + SPARE:
-            transport.abort()
-            return
-        super().connection_made(transport)
-        self.wait()
+        self.read_seconds = read_seconds
+        self.patience: asyncio.TimerHandle | None = None
 
     def wait(self) -> None:
         """From now on the head of a request is waited for."""
         self.stop_waiting()
-        self.silent[self] = self.loop.call_later(self.middleware.limits.read_seconds, self.lose_patience)
+        self.patience = self.loop.call_later(self.read_seconds, self.lose_patience)
 
     def stop_waiting(self) -> None:
         """A head has come, or nobody is there."""
-        if (patience := self.silent.pop(self, None)) is not None:
-            patience.cancel()
+        if self.patience is not None:
+            self.patience.cancel()
 
     def lose_patience(self) -> None:
         """Close, if no request is being answered."""
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
 
-    def handle_events(self) -> None:
-        """Reads what is there; once the head of a request is read, the time to wait for it is over."""
-        is_beyond = self.spare and len(self.connections) > self.most
-        self.app = self.middleware.only_probes if is_beyond else self.middleware
-        super().handle_events()
-        if self.cycle is not None and not self.cycle.response_complete:
-            self.stop_waiting()
+    def connection_made(self, transport: Any) -> None:
+        """Someone is there, of whom a request is awaited."""
+        super().connection_made(transport)
+        self.wait()
 
     def on_response_complete(self) -> None:
-        """After an answer the next request is waited for."""
+        """After an answer the next request is awaited."""
         self.wait()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there to be waited for any more."""
         self.stop_waiting()
-        if self.transport is not None:
-            super().connection_lost(exc)
+        super().connection_lost(exc)
 
 
 class Server(uvicorn.Server):
@@ -129,22 +117,13 @@ class Server(uvicorn.Server):
         opened: Callable[[str], None] | None = None,
         on_ready: Callable[[], Any] = lambda: None,
     ) -> None:
-        asked = middleware.limits.connections
-        most, backlog = connections_that_fit(asked)
-        if most < asked:
-            report(
-                _(
-                    "this process may have few files open, so it takes {most:,} connections at a time, not {asked:,}",
-                    most,
-                    asked,
-                )
-            )
-        silent: dict[Connection, asyncio.TimerHandle] = {}
+        limits = middleware.limits
+        allow_connections(limits.connections)
         config = uvicorn.Config(
             middleware,
             host=host,
             port=port,
-            http=partial(Connection, middleware, most, silent),  # type: ignore[arg-type]
+            http=partial(Connection, limits.read_seconds),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,
@@ -152,9 +131,9 @@ class Server(uvicorn.Server):
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            timeout_keep_alive=30,
+            limit_concurrency=limits.connections,
+            timeout_keep_alive=math.ceil(limits.read_seconds),
             timeout_graceful_shutdown=2,
-            backlog=backlog,
         )
         super().__init__(config)
         self.middleware, self.models = middleware, middleware.models
@@ -177,8 +156,6 @@ class Server(uvicorn.Server):
         if not self.ready and self.models.ready():
             self.ready = True
             self.on_ready()
-        if not counter % TICKS_A_LINE:
-            self.middleware.report_overloads()
         if not counter % TICKS_A_LOOK and (self.look is None or self.look.done()):
             self.look = asyncio.create_task(self.models.look_around())
         if self.asked_to_end_at is not None and not self.should_exit:
@@ -196,16 +173,152 @@ class Server(uvicorn.Server):
             self.middleware.end()
         return False
 
-    def address(self) -> str:
-        """Where it listens, once it does."""
-        host, port = self.servers[0].sockets[0].getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say where."""
         await super().startup(sockets=sockets)
         if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
             if self.opened is not None:
-                self.opened(f"{self.address()}/open")
+                self.opened(f"{address}/open")
             else:
-                self.report(_("listening on {address}", self.address()))
+                self.report(_("listening on {address}", address))
+
+
+class Served:
+    """The ASGI application: the routes behind the middleware, and what stands behind them."""
+
+    def __init__(
+        self,
+        models: Models,
+        auth: Auth | None = None,
+        report: Callable[[str], None] = lambda _: None,
+        *,
+        examples: bool = False,
+        watched: Sequence[Path] = (),
+    ) -> None:
+        auth = auth or Auth()
+        self.models, self.metrics = models, Metrics()
+        self.training = Training(watched, models, report)
+        self.pages = Pages(models, examples=examples)
+        homes = Libre(models, auth), TranslatedFiles(models), OpenAI(models), self.pages, self.training, self
+        router = Router([route for home in homes for route in routes_of(home)])
+        self.middleware = Middleware(router, auth, self.metrics, models, report)
+
+    def close(self) -> None:
+        """Trainings that were begun here end."""
+        self.training.close()
+
+    def routes(self) -> list[Any]:
+        """Every route there is."""
+        return self.middleware.router.routes
+
+    @get("/livez", OBJECT)
+    async def live(self) -> Response:
+        """Does the process do its work? A supervisor restarts one that does not."""
+        fine = self.models.stuck_for() < self.models.limits.dead_seconds
+        return as_json({"status": "ok" if fine else "hung"}, 200 if fine else 503)
+
+    @get("/readyz", OBJECT)
+    @get("/health", OBJECT)
+    async def ready(self) -> Response:
+        """Should requests be sent here? Not before every run has answered, while it shuts down, nor when a worker hangs."""
+        fine = self.models.ready()
+        return as_json({"status": "ok" if fine else "not ready"}, 200 if fine else 503)
+
+    @get("/metrics")
+    async def count(self) -> Response:
+        """/metrics: requests, times, and the load of each run, as Prometheus scrapes them."""
+        return Response(self.metrics.text(self.models), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @get("/openapi.json")
+    async def schema(self) -> Any:
+        """Every route with its fields, as OpenAPI has them."""
+        return openapi(self.routes(), VERSION)
+
+
+def limits_from(settings: Sequence[str]) -> Limits:
+    """Limits with changes such as queue=64."""
+    hints, changes = type_hints(Limits), {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError("a limit is set as NAME=VALUE, such as queue=64, not {setting!r}", setting)
+        refuse_unknown({name: value}, [field.name for field in fields(Limits)], "limit")
+        changes[name] = coerce(value, hints[name], f"limit {name}")
+        if changes[name] is not None and changes[name] <= 0:
+            raise ConfigError("limit {name} must be above 0, not {value}", name, value)
+    return replace(Limits(), **changes)
+
+
+def served_runs(paths: Sequence[Path], languages: Sequence[str], *, to_look_at: bool = False) -> list[ServedRun]:
+    """The runs with their languages; `to_look_at`: those that write nothing, too."""
+    for path in paths:
+        RunFolder.open(path)  # what is no run, such as a link to itself, is said before its name is asked for
+    names = [path.resolve().name for path in paths]
+    codes = {}
+    for option in languages:
+        name, equals, value = option.partition("=")
+        if not equals and len(paths) > 1:
+            raise ConfigError("with several runs --languages says whose: NAME={option}", option)
+        codes[name if equals else names[0]] = codes_from(value if equals else option)
+    refuse_unknown(codes, names, "run")
+    return [ServedRun(path, codes.get(name), to_look_at=to_look_at) for path, name in zip(paths, names, strict=True)]
+
+
+def run_server(
+    paths: Sequence[Path],
+    address: tuple[str, int],
+    *,
+    languages: Sequence[str] = (),
+    key_file: Path | None = None,
+    names: tuple[Sequence[str], Sequence[str]] = ((), ()),
+    limits: Sequence[str] = (),
+    opened: Callable[[str], None] | None = None,
+    watched: Sequence[Path] = (),
+    **how: Any,
+) -> None:
+    """Serve until a signal comes. `names`: of hosts and origins. `opened`: called with the address of the live page once it
+    can be asked for; who holds the token in it is the runs' owner, who may see their data. `watched`: runs, or folders of
+    runs, that are followed while they are trained. `how`: the device and `corrections`, as `Models` takes them."""
+    host, port = address
+    if not 0 <= port <= 65535:
+        raise ConfigError("a port is a number from 0 to 65535, not {port}", port)
+    token, is_owners = secrets.token_urlsafe(), opened is not None
+    auth = Auth({token: OWNER} if is_owners else keys_from(key_file, host), [*names[0], host], names[1])
+    bounds = limits_from(limits)
+    runs = served_runs(paths, languages, to_look_at=is_owners)
+    for run in runs:
+        if run.translates:
+            say(_("{name}: {sources} to {target}", run.name, ", ".join(run.sources), run.target))
+    pick_device(str(how.get("device", "auto")))  # one that will never answer is told at once, and not by a probe
+
+    async def serve() -> Models:
+        models = Models(runs, bounds, report=say, **how)
+        served = Served(models, auth, say, examples=is_owners, watched=watched)
+        show = opened and (lambda address: opened(f"{address}?token={token}"))
+        try:
+            # What was loaded stays: no collection looks at it again while requests wait.
+            await Server(served.middleware, host, port, say, show, on_ready=gc.freeze).serve()
+        finally:
+            models.close()
+            served.close()
+            ending.start()
+        return models
+
+    # A thread that lets go of Python's lock (to wait for a GPU, to tokenize) has it back only when the other has held it for
+    # so long; with the usual 5 ms HTTP and decoding spend most of their time waiting for one another.
+    sys.setswitchinterval(SWITCH_SECONDS)
+    ending = threading.Timer(END_SECONDS, os._exit, [0])  # else a thread that hangs would keep the process alive
+    ending.daemon = True
+    try:
+        models = asyncio.run(serve())
+    except SystemExit:
+        raise UserError(
+            "nothing can listen on {host} port {port}; is it taken by another program?", host, port
+        ) from None
+    finally:
+        ending.cancel()
+    if models.stuck_for():
+        sys.stderr.flush()
+        os._exit(0)  # a thread that hangs would keep the process from ending

@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
-from pydantic import BaseModel, Field, NonNegativeInt
+from msgspec import Meta, Struct
 
 from glassformer.api.loading import load
 from glassformer.config import Recipe, read_recipe, recipe_names
@@ -28,8 +28,7 @@ from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.runs.folder import RunFolder
 from glassformer.serve.models import Models
-from glassformer.serve.requests import APIError, bad_field, bad_request
-from glassformer.serve.routes import post
+from glassformer.serve.requests import APIError, bad_field, bad_request, post
 from glassformer.serve.served_run import COPIES, ServedRun
 from glassformer.tasks import TextModel
 
@@ -84,25 +83,25 @@ def new_lines(path: Path, begin: int) -> tuple[list[dict[str, Any]], int]:
     return values, begin + len(whole)
 
 
-class LogOffsets(BaseModel):
+class LogOffsets(Struct):
     """How much of a run's logs a page has: of which run, and how many bytes of each."""
 
     id: str | None = None
-    metrics: NonNegativeInt = 0
-    samples: NonNegativeInt = 0
+    metrics: Annotated[int, Meta(ge=0)] = 0
+    samples: Annotated[int, Meta(ge=0)] = 0
 
 
-class WatchFields(BaseModel):
+class WatchFields(Struct):
     """What a page has of each run, by name."""
 
     seen: dict[str, LogOffsets] = {}
 
 
-class TrainFields(BaseModel):
+class TrainFields(Struct, kw_only=True):
     """A training to begin: a built-in recipe, changes such as train.steps=200, and the name of the new run."""
 
     recipe: str
-    changes: list[str] = Field([], max_length=64)
+    changes: Annotated[list[str], Meta(max_length=64)] = []
     name: str
 
 

@@ -1,21 +1,20 @@
 """Texts to be translated, as a job: the rows of tasks/translate.py, decoded among those of others; and what can be said of an
-answer beyond its text: scores, alignment, the story of the beam."""
+answer beyond its text: scores, alignment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from glassformer.decode import Hypothesis, Request, join_pieces
+from glassformer.decode import Hypothesis, Request
 from glassformer.decode.align import alignments, prompt_alignments
 from glassformer.decode.lengths import translation_limits
-from glassformer.decode.streaming import Streamer
 from glassformer.models import Transformer
 from glassformer.serve.jobs import QueuedText, ServerJob, shared_settings
 from glassformer.tasks import Answer, TextConstraints, TextModel, check_constraints, decode_settings
 from glassformer.tasks.markup import as_html, carried_over
-from glassformer.tasks.translate import PendingText, constraints_of_pieces, joined, plans_of
+from glassformer.tasks.translate import PendingText, StreamedText, constraints_of_pieces, joined, plans_of
 from glassformer.text.markup import Segment, html_segments
 from glassformer.text.tokenizer import UNK
 
@@ -29,45 +28,13 @@ def distinct(lists: Iterable[Sequence[str]]) -> list[str]:
 
 @dataclass(frozen=True)
 class TranslationOptions:
-    """What is asked of a translator beside the texts. `decode` are options of DecodeConfig."""
+    """What is asked of a translator beside the texts. `decode` are options of DecodeConfig; `corrections` are texts whose answer
+    is known."""
 
     decode: dict[str, Any] = field(default_factory=dict)
     constraints: TextConstraints = field(default_factory=TextConstraints)
+    corrections: Mapping[str, str] = field(default_factory=dict)
     align: bool = False
-    trace: bool = False
-
-
-class StreamedText:
-    """A text of several pieces as it is written: each piece grows by itself, and is shown when those before it are whole."""
-
-    def __init__(self, plan: PendingText, decode: Any, stops: Sequence[str]) -> None:
-        self.pieces, self.recased = plan.pieces, plan.recased
-        self.streamers = [Streamer(decode, stops) for _ in self.pieces]
-        self.texts = ["" for _ in self.pieces]
-        self.whole = [not piece.text.strip() for piece in self.pieces]
-        self.shown = ""
-        self.first = 0  # the first piece that is not whole
-
-    def write(self, place: int, tokens: Sequence[int], *, over: bool = False) -> str:
-        """What can be shown of the text now that was not before."""
-        streamer = self.streamers[place]
-        for token in tokens[len(streamer.ids) :]:
-            self.texts[place] += streamer.push(token)
-        if over:
-            self.texts[place] += streamer.flush()
-            self.whole[place] = True
-        while self.first < len(self.whole) and self.whole[self.first]:
-            self.first += 1
-        if place > self.first:
-            return ""
-        count = min(self.first + 1, len(self.pieces))
-        pieces = [*self.pieces[: count - 1], replace(self.pieces[count - 1], after="")]
-        # Whole to its end: with what stands behind the last piece.
-        text = join_pieces(self.pieces if self.first == len(self.pieces) else pieces, self.texts[:count])
-        text = self.recased.answer(text) if self.recased else text
-        new = text[len(self.shown) :] if text.startswith(self.shown) else ""
-        self.shown = text if new else self.shown
-        return new
 
 
 class TranslationJob(ServerJob):
@@ -77,6 +44,7 @@ class TranslationJob(ServerJob):
         super().__init__()
         self.texts, self.options, self.streams = list(texts), options, streams
         self.plans: list[PendingText] = []
+        self.corrected: dict[int, str | None] = {}  # by the number of the text
         self.where: list[tuple[int, int]] = []  # of each row: its text, and the piece of it
         self.shown: StreamedText | None = None
 
@@ -89,19 +57,22 @@ class TranslationJob(ServerJob):
         self.settings = decode_settings(model, None, **decode)
         check_constraints(model, options.constraints, self.settings)
         shared, shorter = shared_settings(self.settings), 0 if isinstance(model._model, Transformer) else 1
-        for number, plan in enumerate(plans_of(model, iter(self.texts), NOTHING, options.trace)):
+        self.corrected = {n: options.corrections.get(text.strip()) for n, text in enumerate(self.texts)}
+        asked = ("" if self.corrected[n] else text for n, text in enumerate(self.texts))
+        for number, plan in enumerate(plans_of(model, asked, NOTHING, trace=False)):
             self.plans.append(plan)
             lost = [piece.text for piece, ids in zip(plan.pieces, plan.sources) if UNK in ids]
             self.unknown.append(distinct(model.tokenizers.source.unknown_pieces(text) for text in lost))
             if self.streams:
                 self.shown = StreamedText(plan, model.tokenizers.target.decode, options.constraints.stops)
+                self.show(self.corrected[number] or "")
             constraints_of_each = constraints_of_pieces(model, plan.pieces, options.constraints)
             for piece, (ids, constraints) in enumerate(zip(plan.sources, constraints_of_each, strict=True)):
                 if ids:
                     limits = translation_limits(self.settings, len(ids) - shorter)
                     self.where.append((number, piece))
                     request = Request(ids, constraints, limits, self.settings.seed)
-                    yield QueuedText(self, len(self.where) - 1, request, shared, options.trace)
+                    yield QueuedText(self, len(self.where) - 1, request, shared)
 
     def take(self, row: QueuedText, hypotheses: list[Hypothesis]) -> None:
         """Keeps what one piece of a text was translated to, and streams the rest of it."""
@@ -123,7 +94,10 @@ class TranslationJob(ServerJob):
     def result(self, model: TextModel) -> Generator[None, None, list[list[Answer]]]:
         """For each text its answers, best first, put together from its pieces."""
         answers = []
-        for plan in self.plans:
+        for number, plan in enumerate(self.plans):
+            if correction := self.corrected[number]:
+                answers.append([Answer(correction, [])])
+                continue
             for source, hypotheses in zip(plan.sources, plan.found, strict=True):
                 if source and self.options.align:
                     self.align(model, source, hypotheses)
@@ -211,20 +185,6 @@ def alignment_of(answer: Answer) -> dict[str, Any]:
         for part in answer.parts
     ]
     return {"parts": parts}
-
-
-def trace_of(answer: Answer) -> list[list[list[dict[str, Any]]]]:
-    """For each part, for each step, the best candidates and what became of them."""
-
-    def candidate(part: Any, c: Any) -> dict[str, Any]:
-        (token,) = part.tokenizers.target.pieces([c.token])
-        scores = {"logprob": round(c.logprob, 5), "score": round(c.score, 5)}
-        return {"parent": c.parent, "token": token, **scores, "fate": c.fate, "slot": c.slot}
-
-    return [
-        [[candidate(part, c) for c in step] for step in (part.hypothesis.trace.steps if part.hypothesis.trace else [])]
-        for part in answer.parts
-    ]
 
 
 def unknown_of(unknown: Sequence[Sequence[str]], *, each: bool = False) -> dict[str, Any]:

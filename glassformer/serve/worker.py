@@ -9,6 +9,7 @@ again in halves, down to the one that cannot be answered: it fails alone.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 import threading
@@ -16,12 +17,14 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from glassformer.decode import Driver
 from glassformer.decode.captured import make_driver
-from glassformer.serve.jobs import FairQueue, QueuedText, ServerJob
+from glassformer.serve.jobs import QueuedText, ServerJob
 from glassformer.serve.requests import APIError, Limits, as_api_error
 from glassformer.tasks import TextModel
 
@@ -40,19 +43,34 @@ def log_name(error: BaseException) -> str:
     return type(error).__name__ + place
 
 
+def run_all(calls: list[Callable[[], None]]) -> None:
+    """On the event loop: each call in order."""
+    for call in calls:
+        call()
+
+
+@dataclass
+class DriverSlot:
+    """A driver, when it last made a step, and until when it takes nobody in."""
+
+    driver: Driver
+    used_at: float
+    closed_until: float = 0.0
+
+
 class Worker:
     """One model in one thread. Everything without an underscore may be called from any thread."""
 
     def __init__(self, model: TextModel, limits: Limits, report: Callable[[str], None] = lambda _: None) -> None:
         self.model, self.limits, self.report = model, limits, report
-        self._drivers: dict[Any, Driver] = {}
-        self._used: dict[Any, float] = {}
-        self._pauses: dict[Any, float] = {}  # until when a driver takes nobody in
-        self._waiting: FairQueue[QueuedText] = FairQueue()
+        self._slots: dict[Any, DriverSlot] = {}
+        self._waiting: dict[int, deque[QueuedText]] = {}  # rows by job, whose turn it is first
         self._rows: dict[int, QueuedText] = {}  # in a driver, by number
         self._jobs: dict[int, ServerJob] = {}
         self._chores: deque[tuple[ServerJob, Iterator[None]]] = deque()
         self._inbox: deque[ServerJob] = deque()
+        self._outbox: list[Callable[[], None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None  # of its jobs
         self._changed = threading.Condition()
         self._numbers, self._groups = itertools.count(), itertools.count(1)
         self._closing = False
@@ -61,8 +79,6 @@ class Worker:
         self.failures = 0  # jobs that failed by no fault of their clients
         self.done_at: deque[float] = deque(maxlen=64)  # when the last jobs were done
         self.moved_at = time.monotonic()
-        self._room_at = 0.0  # when the last who was sent away may find room
-        self.restarts = 0
         self.thread = threading.Thread(target=self._live, name="glassformer-worker", daemon=True)
         self.thread.start()
 
@@ -78,6 +94,7 @@ class Worker:
             if not self.held:
                 self.moved_at = time.monotonic()
             self.held += 1
+            job.outbox, self._loop = self._outbox, job.loop
             self._inbox.append(job)
             self._changed.notify()
 
@@ -87,29 +104,15 @@ class Worker:
         return self.held >= self.limits.queue
 
     def overloaded(self) -> APIError:
-        """The 429 error for a full queue."""
+        """The 429 error for a full queue, to come again when what is held will be answered by how fast it went lately."""
+        spent = time.monotonic() - self.done_at[0] if self.done_at else 0.0
+        seconds = math.ceil(spent * self.held / max(1, len(self.done_at)))
         return APIError(
             429,
             f"{self.held} requests are waiting or being answered, which is all this server takes at a time; come again",
             code="rate_limit_exceeded",
-            retry=self.wait_seconds(),
+            retry=min(LONGEST_WAIT, max(1, seconds)),
         )
-
-    def wait_seconds(self) -> int:
-        """In how long there will be room for one more who is sent away, by how fast jobs have been done lately: 1 to 60.
-
-        Each is given a time of its own, one job after the one before, so that they do not all come back at once."""
-        now = time.monotonic()
-        if len(self.done_at) < 2:
-            return 1
-        rate = len(self.done_at) / max(1e-3, now - self.done_at[0])
-        self._room_at = min(now + LONGEST_WAIT, max(now, self._room_at) + 1 / rate)
-        return max(1, math.ceil(self._room_at - now))
-
-    @property
-    def alive(self) -> bool:
-        """Does its thread still run?"""
-        return self.thread.is_alive()
 
     def stuck_for(self) -> float:
         """For how many seconds there have been jobs and no movement."""
@@ -131,14 +134,12 @@ class Worker:
                     pass
                 return
             except BaseException as error:  # even one that was meant to end the thread: requests wait for it
-                self.restarts += 1
                 self.report(f"the worker started again after {log_name(error)}")
-                self._drivers.clear()
-                self._rows.clear()
-                self._chores.clear()
-                self._waiting = FairQueue()
+                for held in (self._slots, self._rows, self._chores, self._waiting):
+                    held.clear()
                 for job in list(self._jobs.values()):
                     self._settle(job, error=error)
+                self._deliver()
 
     def _turn(self) -> bool:
         """Look around, then one token more for everybody. False: all is done, and nothing more will come."""
@@ -155,10 +156,11 @@ class Worker:
         self._drop_cancelled()
         self._do_chores()
         self._feed()
-        for key, driver in list(self._drivers.items()):
-            if driver.busy:
-                self._step(key, driver)
+        for key, slot in list(self._slots.items()):
+            if slot.driver.busy:
+                self._step(key, slot)
         self._tidy()
+        self._deliver()
         return True
 
     def _do_chores(self) -> None:
@@ -183,13 +185,24 @@ class Worker:
             samples += row.settings.num_samples
             self.limits.check_rows(samples)
             job.pending_rows += 1
-            row.group = next(self._groups) if job.exclusive else 0
             self._queue(row)
             yield
         self._row_done(job)
 
     def _queue(self, row: QueuedText) -> None:
-        self._waiting.add(row.job.id, row, len(row.request.ids), row.key)
+        self._waiting.setdefault(row.job.id, deque()).append(row)
+
+    def _next_row(self, fits: Callable[[Any], bool]) -> QueuedText | None:
+        """The first waiting row of the first job whose driver has room; the job's others are behind those of every other
+        job then, so that a request of a thousand texts and one of a single text take turns."""
+        for number, rows in self._waiting.items():
+            if fits(rows[0].key):
+                row = rows.popleft()
+                del self._waiting[number]
+                if rows:
+                    self._waiting[number] = rows
+                return row
+        return None
 
     def _row_done(self, job: ServerJob) -> None:
         """Another row of the job is decoded, or all are made; after the last its answer is put together."""
@@ -207,16 +220,16 @@ class Worker:
 
     def _fail(self, job: ServerJob, error: BaseException | None = None) -> None:
         """A job ends by an error, or because nobody waits: its rows leave the queue and the drivers."""
-        self._waiting.drop(job.id)
+        self._waiting.pop(job.id, None)
         numbers = {number for number, row in self._rows.items() if row.job is job}
         for number in numbers:
             del self._rows[number]
-        for driver in self._drivers.values() if numbers else ():
-            driver.cancel(numbers)
+        for slot in self._slots.values() if numbers else ():
+            slot.driver.cancel(numbers)
         self._settle(job, error=error)
 
     def _feed(self) -> None:
-        """Rows that wait go to drivers that have capacity, in fair order.
+        """Rows that wait go to drivers that have capacity.
 
         To take rows in (to encode them, to move the cache) costs much the same for one as for many, and everybody else waits
         meanwhile. So after a step that took some in a busy driver goes on without others for as long as that step took."""
@@ -224,54 +237,45 @@ class Worker:
 
         def capacities() -> dict[Any, int]:
             return {
-                key: 0 if driver.busy and now < self._pauses.get(key, 0.0) else driver.free_capacity
-                for key, driver in self._drivers.items()
+                key: 0 if slot.driver.busy and now < slot.closed_until else slot.driver.free_capacity
+                for key, slot in self._slots.items()
             }
 
         free = capacities() if self._waiting else {}
 
         def fits(key: Any) -> bool:
-            return free.get(key, 0) > 0 or (key not in free and self._may_open())
+            return free.get(key, 0) > 0 or (key not in free and len(self._slots) < DRIVERS)
 
-        while self._waiting and (row := self._waiting.take(fits)) is not None:
+        while self._waiting and (row := self._next_row(fits)) is not None:
             key = row.key
-            if key not in self._drivers:
-                self._drivers[key] = self._open(row)
+            if key not in self._slots:
+                self._slots[key] = DriverSlot(self._open(row), now)
                 free = capacities()
             free[key] -= 1
             row.number = next(self._numbers)
             self._rows[row.number] = row
             try:
-                for number, hypotheses in self._drivers[key].add(row.number, row.request):
+                for number, hypotheses in self._slots[key].driver.add(row.number, row.request):
                     self._take(number, hypotheses)
             except Exception as error:
                 self._fail(row.job, error)
-
-    def _may_open(self) -> bool:
-        """Is there a place for one more driver? One without job makes way."""
-        if len(self._drivers) < DRIVERS:
-            return True
-        idle = [key for key, driver in self._drivers.items() if not driver.busy]
-        if idle:
-            del self._drivers[min(idle, key=lambda key: self._used.get(key, 0.0))]
-        return bool(idle)
 
     def _open(self, row: QueuedText) -> Driver:
         # What streams is looked at after every step, which captured steps do not allow.
         make = Driver if row.settings.beams == 1 else make_driver
         decode, special_tokens = self.model.tokenizers.target.decode, self.model.special_tokens
-        return make(self.model._model, row.settings, special_tokens, text=decode, trace=row.trace)
+        return make(self.model._model, row.settings, special_tokens, text=decode)
 
-    def _step(self, key: Any, driver: Driver) -> None:
-        self._used[key] = began = time.monotonic()
-        takes_in = bool(driver.pending)
+    def _step(self, key: Any, slot: DriverSlot) -> None:
+        slot.used_at = began = time.monotonic()
+        takes_in = bool(slot.driver.pending)
         try:
-            finished = driver.step()
+            finished = slot.driver.step()
             if takes_in:
                 ended = time.monotonic()
-                self._pauses[key] = ended + min(ended - began, PAUSE_SECONDS)
+                slot.closed_until = ended + min(ended - began, PAUSE_SECONDS)
             streaming = {n for n, row in self._rows.items() if row.job.streams and row.key == key}
-            growing = driver.partial_outputs(streaming) if streaming else {}
+            growing = slot.driver.partial_outputs(streaming) if streaming else {}
         except Exception as error:
             self._bisect(key, error)
             return
@@ -289,7 +293,7 @@ class Worker:
 
     def _bisect(self, key: Any, error: Exception) -> None:
         """A step failed: its rows are tried again in two halves; one that fails alone has failed."""
-        self._drivers.pop(key, None)
+        self._slots.pop(key, None)
         rows = [row for row in self._rows.values() if row.key == key]
         for row in rows:
             del self._rows[row.number]
@@ -329,11 +333,18 @@ class Worker:
         elif not job.cancelled:
             job.finish(value)
 
+    def _deliver(self) -> None:
+        """Wakes the event loop once for all of a turn: each waking is a system call, which gives Python's lock away."""
+        calls = self._outbox.copy()
+        self._outbox.clear()
+        if calls and self._loop is not None:
+            with suppress(RuntimeError):  # it is closed, and nobody waits any more
+                self._loop.call_soon_threadsafe(run_all, calls)
+
     def _tidy(self) -> None:
-        """Drivers that nobody has used for a while give their memory back; one made for a second try, at once."""
-        now = time.monotonic()
-        for key, driver in list(self._drivers.items()):
-            if not driver.busy and (key[2] or now - self._used.get(key, now) > IDLE_SECONDS):
-                del self._drivers[key]
-                self._used.pop(key, None)
-                self._pauses.pop(key, None)
+        """Drivers that nobody has used for a while, or in whose place others may be wanted, give their memory back; one made for
+        a second try, at once."""
+        patience = 0.0 if len(self._slots) >= DRIVERS else IDLE_SECONDS
+        for key, slot in list(self._slots.items()):
+            if not slot.driver.busy and (key[1] or time.monotonic() - slot.used_at > patience):
+                del self._slots[key]

@@ -34,6 +34,7 @@ from glassformer.decode.align import alignments, prompt_alignments
 from glassformer.decode.ensemble import Ensemble
 from glassformer.decode.generate import Streamed, full_collections_wait
 from glassformer.decode.lengths import translation_limits
+from glassformer.decode.streaming import Streamer
 from glassformer.errors import UserError
 from glassformer.models import Transformer
 from glassformer.tasks.results import Answer, DecodedPart, word_links
@@ -273,6 +274,39 @@ def translate_in_context(model: TextModel, lines: Sequence[str], **options: Any)
     return [last_sentence(text) for text in translations(model, list(windows(lines, size)), **options)]
 
 
+class StreamedText:
+    """A text of several pieces as it is written: each piece grows by itself, and is shown when those before it are whole."""
+
+    def __init__(self, plan: PendingText, decode: Any, stops: Sequence[str]) -> None:
+        self.pieces, self.recased = plan.pieces, plan.recased
+        self.streamers = [Streamer(decode, stops) for _ in self.pieces]
+        self.texts = ["" for _ in self.pieces]
+        self.whole = [not piece.text.strip() for piece in self.pieces]
+        self.shown = ""
+        self.first = 0  # the first piece that is not whole
+
+    def write(self, place: int, tokens: Sequence[int], *, over: bool = False) -> str:
+        """What can be shown of the text now that was not before."""
+        streamer = self.streamers[place]
+        for token in tokens[len(streamer.ids) :]:
+            self.texts[place] += streamer.push(token)
+        if over:
+            self.texts[place] += streamer.flush()
+            self.whole[place] = True
+        while self.first < len(self.whole) and self.whole[self.first]:
+            self.first += 1
+        if place > self.first:
+            return ""
+        count = min(self.first + 1, len(self.pieces))
+        pieces = [*self.pieces[: count - 1], replace(self.pieces[count - 1], after="")]
+        # Whole to its end: with what stands behind the last piece.
+        text = join_pieces(self.pieces if self.first == len(self.pieces) else pieces, self.texts[:count])
+        text = self.recased.answer(text) if self.recased else text
+        new = text[len(self.shown) :] if text.startswith(self.shown) else ""
+        self.shown = text if new else self.shown
+        return new
+
+
 def stream_ids(net: Any, ids: list[int], settings: DecodeConfig, how: dict[str, Any]) -> Iterator[Streamed]:
     """The tokens of one answer as they are chosen, by either family."""
     if isinstance(net, Transformer):
@@ -298,31 +332,21 @@ def stream_translated(
         options = {"beam": 1, **options}
     settings, constraints = decode_settings(model, config, **options), constraints or TextConstraints()
     check_constraints(model, constraints, settings)
-    source, net = model.tokenizers.source, model._model
-    read = recased(model, text)
-    text = read.text if read else text
-    pieces = pieces_of(model, text, source.encode(text))
     decode = model.tokenizers.target.decode
-    done: list[str] = []
-    shown = ""
-    for number, (piece, own) in enumerate(zip(pieces, constraints_of_pieces(model, pieces, constraints), strict=True)):
-        ids = source_ids(model, source.encode(piece.text)) if piece.text else []
+    (plan,) = plans_of(model, [text], Hypothesis([], 0.0, 0.0, [], "eos", ""), trace=False)
+    shown = StreamedText(plan, decode, constraints.stops)
+    asked = constraints_of_pieces(model, plan.pieces, constraints)
+    for place, (ids, own) in enumerate(zip(plan.sources, asked, strict=True)):
         how: dict[str, Any] = {"text": decode, "constraints": own, "special": model.special_tokens}
         written: list[int] = []
-        done.append("")
-        for step in stream_ids(net, ids, settings, how) if ids else ():
+        for step in stream_ids(model._model, ids, settings, how) if ids else ():
             written += [] if step.id is None else [step.id]
-            if step.text:
-                done[-1] += step.text
-                so_far = join_pieces([*pieces[:number], replace(piece, after="")], done)
-                so_far = read.answer(so_far) if read else so_far
-                yield so_far[len(shown) :]
-                shown = so_far
+            if new := shown.write(place, written):
+                yield new
         if any(stop in decode(written) for stop in constraints.stops):
             return  # after a stop string nothing follows
-    whole = join_pieces(pieces, done)
-    whole = read.answer(whole) if read else whole
-    yield from (whole[len(shown) :],) if len(whole) > len(shown) else ()
+        if new := shown.write(place, written, over=True):
+            yield new
 
 
 def forced_links(model: TextModel, source: str, target: str) -> list[tuple[int, int]]:

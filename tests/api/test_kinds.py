@@ -4,9 +4,8 @@ vectors of texts, training and evaluation from memory."""
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
-import typing
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,10 @@ import pytest
 import torch
 
 import glassformer
-from glassformer.api.options import DecodeOptions
-from glassformer.api.results import Translation
 from glassformer.config import DecodeConfig
 from glassformer.errors import ConfigError, UserError
 from glassformer.models.costs import count_parameters
 from glassformer.nn.rows import Rows
-from glassformer.tasks import Answer
 from glassformer.text.tokenizer import BOS, EOS
 from tests.programs import run_program
 from tests.talking import SENTENCES
@@ -48,58 +44,22 @@ def test_a_run_is_loaded_as_what_it_is_for(loaded: dict[str, Any], name: str) ->
 
 
 def test_options_are_those_of_the_config_and_complete() -> None:
-    """Caught: a setting that was added to DecodeConfig alone, or is of another type."""
-    ours, theirs = typing.get_type_hints(DecodeOptions), typing.get_type_hints(DecodeConfig)
-    assert set(ours) == set(theirs)
-    for name in set(ours) - {"engine", "precision"}:
-        assert ours[name] == theirs[name], name
+    theirs = {field.name for field in dataclasses.fields(DecodeConfig)}
     for verb in (glassformer.Translator.translate, glassformer.Generator.generate, glassformer.Translator.stream):
         names = set(inspect.signature(verb).parameters)
-        assert set(theirs) | {"terms", "prefix", "stops"} <= names and "options" not in names
+        assert theirs | {"terms", "prefix", "stops"} <= names and "options" not in names
 
 
-class Balanced(HTMLParser):
-    """Every tag is closed, and what was text is text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: set[str] = set()
-        self.texts: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.open.append(tag)
-        self.seen.add(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-
-def test_answers_print_well_and_are_escaped(loaded: dict[str, Any]) -> None:
-    evil = "<script>alert('1')</script>&"
-    fake = Translation([Answer(evil, []), Answer(evil + "2", [])])
-    found = [
-        fake,
-        loaded["Translator"].translate("the cat", n_best=3, align=True),
+def test_answers_are_what_they_are_and_know_more(loaded: dict[str, Any]) -> None:
+    best = loaded["Translator"].translate("the cat", n_best=3, align=True)
+    assert best.texts[0] == best and best.alignment and best.score >= best.alternatives[0].score
+    others = [
         loaded["Generator"].generate("the", max_new_tokens=5, num_samples=2),
         loaded["Filler"].fill("the ___ sat"),
         loaded["Classifier"].classify("the cat"),
         loaded["Tagger"].tag("Anna lives"),
     ]
-    for answer in found:
-        page = Balanced()
-        page.feed(answer._repr_html_())
-        page.close()
-        assert not page.open and "script" not in page.seen and "table" in page.seen
-        assert copy.copy(answer) == answer
-    page = Balanced()
-    page.feed(fake._repr_html_())
-    assert evil in page.texts
-    best = found[1]
-    assert best.texts[0] == best and best.alignment and best.score >= best.alternatives[0].score
+    assert all(copy.copy(answer) == answer for answer in (best, *others))
 
 
 @torch.no_grad()
@@ -213,7 +173,7 @@ def test_training_and_evaluating_from_memory(tmp_path: Path) -> None:
     found = glassformer.evaluate(str(tmp_path / "list"), split="val")
     assert found["loss"] == pytest.approx(model.metrics["loss"], rel=1e-4)
     own = glassformer.evaluate(model, pairs[:7])
-    assert own.examples == 7 and "exact_match" in own and "<table" in own._repr_html_()
+    assert own.examples == 7 and "exact_match" in own
     with pytest.raises(UserError, match="resume"):
         glassformer.train(tmp_path / "list")
     with glassformer.ablate(model, ["decoder.0.cross", "decoder.0.mlp"]):

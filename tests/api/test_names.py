@@ -15,7 +15,7 @@ from glassformer.api.training import make_recipe
 from glassformer.cli.recipes import with_data
 from glassformer.config import PRESETS, Recipe, read_recipe
 from glassformer.errors import UserError
-from glassformer.probe import effect_map, mean_outputs, patch
+from glassformer.probe import effect_map, mean_outputs
 
 
 def entered(block: AbstractContextManager[Any]) -> Any:
@@ -35,19 +35,6 @@ WRONG: dict[str, tuple[Call, str]] = {
     ),
     "kept": (lambda runs: runs["mlm"].run_with_cache("a", names=["logits", "nope"]), "'nope' matches no activation"),
     "in a cache": (lambda runs: runs["gpt"].run_with_cache("a")[1]["logit"], "(did you mean 'logits'?)"),
-    "in a plain cache": (
-        lambda runs: glassformer.run_with_cache(runs["gpt"].model, torch.tensor([[5, 6]]))[1]["logit"],
-        "(did you mean 'logits'?)",
-    ),
-    "of a recording": (
-        lambda runs: entered(glassformer.record(runs["gpt"], "*.weights"))["logits"],
-        "there is no activation 'logits' among these 0",
-    ),
-    "of a shape": (lambda runs: glassformer.tap_shapes(runs["gpt"])["embedings"], "(did you mean 'embeddings'?)"),
-    "patched": (
-        lambda runs: entered(patch(runs["gpt"], {"decoder.0.mlp.outt": torch.zeros(1)})),
-        "(did you mean 'decoder.0.mlp.out'?)",
-    ),
     "mapped": (lambda runs: effect_map(runs["gpt"], [], [], abs, names=["nope"]), "'nope' matches no activation"),
     "without a mean": (
         lambda runs: entered(glassformer.ablate(runs["gpt"], "decoder.0.mlp", mode="mean", means={})),
@@ -58,9 +45,7 @@ WRONG: dict[str, tuple[Call, str]] = {
     "another task": (lambda runs: glassformer.load(runs["gpt"].origin.path, task="tag"), "made to generate"),
     "a device": (lambda runs: runs["gpt"].to("abacus"), "there is no device 'abacus'"),
     "a token": (lambda runs: runs["gpt"].tokenizer.decode([9999]), "there is no token 9999; the ids"),
-    "a piece": (lambda runs: runs["mlm"].tokenizer.pieces([9999]), "there is no token 9999; the ids"),
     "no text": (lambda runs: runs["gpt"].generate(3), "a text or a list of texts is needed, not int"),
-    "no texts": (lambda runs: runs["classify"].classify([3]), "a text is a str, not int"),
     "no sentence": (lambda runs: runs["tag"].tag([3]), "a sentence is a line or a list of words, not int"),
     "no glossary": (lambda runs: runs["transformer"].translate("a", glossary=["b"]), "glossary is a dictionary"),
     "settings of data": (
@@ -71,23 +56,11 @@ WRONG: dict[str, tuple[Call, str]] = {
         lambda runs: glassformer.train("dates", [("a", "b")], out=runs["gpt"].origin.path.parent / "two", quiet=True),
         "say builtin=None",
     ),
-    "data in parts": (
-        lambda runs: glassformer.train(
-            {"data": {"task": "pairs"}},
-            {"train": [("a", "b")], "vla": []},
-            out=runs["gpt"].origin.path.parent / "three",
-        ),
-        "no part 'vla' (did you mean 'val'?)",
-    ),
     "data of a run": (
         lambda runs: glassformer.train(runs["gpt"].origin.path, [("a", "b")], resume=True, out="elsewhere"),
         "leave data, out out",
     ),
     "both": (lambda runs: glassformer.train("dates", resume=True, overwrite=True), "leave one of them out"),
-    "a device to go on": (
-        lambda runs: glassformer.train(runs["gpt"].origin.path, resume=True, device="abacus"),
-        "abacus",
-    ),
     "a split of one's own": (
         lambda runs: glassformer.evaluate(runs["transformer"], [("a", "b")], split="nonsense"),
         "no split of the run",
@@ -96,26 +69,13 @@ WRONG: dict[str, tuple[Call, str]] = {
         lambda runs: glassformer.evaluate(runs["transformer"], splitt="val"),
         "evaluate takes no 'splitt' (did you mean 'split'?)",
     ),
-    "two kinds of examples": (
-        lambda runs: glassformer.evaluate(runs["transformer"], [("a", "b")], file="x.tsv"),
-        "leave one of them out",
-    ),
-    "a file and a split": (
-        lambda runs: glassformer.evaluate(runs["transformer"], file="x.tsv", split="val"),
-        "no split of the run",
-    ),
     "a file that is not there": (lambda runs: glassformer.evaluate(runs["transformer"], file="x.tsv"), "x.tsv"),
     "a method of the package's": (
         lambda runs: runs["transformer"].evaluate([("a", "b")]),
         "glassformer.evaluate(model) scores it",
     ),
     "a model elsewhere": (lambda runs: glassformer.evaluate(runs["transformer"], device="abacus"), ".to('abacus')"),
-    "means of nothing": (
-        lambda runs: entered(glassformer.ablate(runs["gpt"], "decoder.0.mlp", means={})),
-        "say so, or leave means out",
-    ),
     "a glossary for a GPT": (lambda runs: runs["gpt"].generate("a", glossary={"a": "b"}), "as terms"),
-    "a glossary for a stream": (lambda runs: list(runs["gpt"].stream("a", glossary={"a": "b"})), "as terms"),
     "a target of a GPT": (lambda runs: runs["gpt"].run_with_cache("a", target="b"), "translates none"),
     "no callbacks": (lambda runs: glassformer.train("dates", callbacks=print), "callbacks is a list of functions"),
 }

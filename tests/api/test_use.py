@@ -179,7 +179,7 @@ def test_examples_that_were_replaced_are_not_measured_on(tmp_path: Path) -> None
     assert done.returncode == 2 and "is not of this run" in done.stderr, done.stderr
 
 
-WRONG_KINDS: tuple[Any, ...] = ("x", 1.5, None, ["x"], {"a": 1}, -1, 10**25)
+WRONG_KINDS: tuple[Any, ...] = ("x", None, ["x"], {"a": 1}, -1)
 
 
 @pytest.mark.slow
@@ -222,11 +222,9 @@ def resumable(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_run(folder, "pairs", steps=2, validate_every=2, save_every=2, validate_examples=1, history=False).path
 
 
-@pytest.mark.parametrize("device", ["meta", "xpu", "mps", "vulkan", "cuda:99", "hpu", "nonsense", "", "cuda:-1"])
+@pytest.mark.parametrize("device", ["meta", "xpu", "cuda:99", "nonsense", ""])
 def test_a_device_that_cannot_be_used_is_a_sentence(device: str, run: Path) -> None:
     """Torch knows names of devices that no machine has all of. Broken: what torch says about it, as a defect of ours."""
-    if device == "mps" and torch.backends.mps.is_available():
-        pytest.skip("this machine has one")
     with pytest.raises(UserError, match=r"there is no device|cannot be used here|torch sees no CUDA device"):
         load(run, device=device)
 

@@ -33,7 +33,7 @@ def test_the_maps_of_the_layer_in_view(browser: Any, tmp_path: Path) -> None:
         tab = LiveTab(browser, server, f"/open?text={TEXT}#view=maps&kind=encoder&layer=0&head=1")
         fetched = lambda: [url for url in tab.requests if "/open/arrays/" in url]  # noqa: E731
         assert len(fetched()) == 1 and tab.page.evaluate("live.data.sides.source.pieces.length") == 512
-        server.served.inspections.held.clear()
+        server.served.pages.held.clear()
         tab.page.click(".thumb[data-kind=encoder][data-layer='1'][data-head='2']")
         tab.page.wait_for_function(DRAWN, arg=fetched()[0].split("/")[-2])
         assert len(fetched()) == 3 and "404" in tab.complaints.pop() and not tab.complaints

@@ -12,7 +12,7 @@ import glassformer
 from glassformer.serve.auth import Auth
 from tests.browser.report import PATIENCE
 from tests.serve.harness import Running, running
-from tests.serve.test_corrections import errors_of, train_numbers
+from tests.small_runs import small_run
 
 pytestmark = pytest.mark.slow
 
@@ -187,7 +187,7 @@ def test_a_writer_goes_on(tab: Tab) -> None:
 
 
 def test_a_key_and_a_mistake(browser: Any, paths: list[Path]) -> None:
-    with running(paths[:1], auth=Auth("a-key-of-some-length")) as locked:
+    with running(paths[:1], auth=Auth({"a-key-of-some-length": "owner"})) as locked:
         tab = Tab(browser, locked)
         assert tab.page.locator("#key").count() == 1
         tab.page.fill("#key", "a-key-of-some-length")
@@ -209,17 +209,16 @@ def test_the_page_of_the_routes(tab: Tab, server: Running) -> None:
 
 
 def test_an_answer_is_corrected_and_the_correction_undone(browser: Any, tmp_path: Path) -> None:
-    run = train_numbers(tmp_path)
-    source, target = errors_of(run)[0]
-    with running([run], learn=True) as server:
+    run = small_run(tmp_path / "pairs", "pairs", name="numbers").path
+    with running([run], corrections=True) as server:
         tab = Tab(browser, server)
-        former = tab.translate(source)
+        former = tab.translate(TEXT)
         tab.page.click("#correct")
-        tab.page.fill("#correction", target)
+        tab.page.fill("#correction", "one two")
         tab.page.press("#correction", "Enter")
         tab.page.wait_for_selector("#undo-correction:visible:enabled")
-        assert tab.page.inner_text(".said[data-side=target]").split() == target.split() != former.split()
-        assert tab.page.is_hidden("#correction") and "Learned" in tab.page.inner_text("#state")
+        assert tab.page.inner_text(".said[data-side=target]") == "one two" != former
+        assert tab.page.is_hidden("#correction") and "Kept" in tab.page.inner_text("#state")
         tab.page.click("#undo-correction")
         tab.page.wait_for_selector("#undo-correction", state="hidden")
         tab.page.wait_for_selector(".said[data-side=target] .sure")

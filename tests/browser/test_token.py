@@ -17,7 +17,7 @@ TOKEN = "a-token-of-some-length"
 
 @pytest.fixture(scope="module")
 def locked(paths: list[Path]) -> Iterator[Running]:
-    with running(paths, auth=Auth(TOKEN), examples=True, watched=[paths[0].parent]) as found:
+    with running(paths, auth=Auth({TOKEN: "owner"}), examples=True, watched=[paths[0].parent]) as found:
         yield found
 
 

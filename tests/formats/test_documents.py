@@ -8,7 +8,6 @@ import random
 import re
 import zipfile
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -161,10 +160,6 @@ DOCUMENTS = {
     "unit.xlf": '<?xml version="1.0"?><xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file><body>'
     '<trans-unit id="1"><source>the <g id="1">cat</g> and<x id="2"/> the dog</source></trans-unit>'
     '<trans-unit id="2"><source>the sun</source><target>le soleil</target></trans-unit></body></file></xliff>',
-    "memory.tmx": '<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx version="1.4"><header srclang="en-US"/><body>'
-    '<tu><tuv xml:lang="fr"><seg>le soleil</seg></tuv><tuv xml:lang="en-GB"><seg>the sun</seg></tuv></tu>'
-    '<tu><tuv xml:lang="EN"><seg>the <bpt i="1">&lt;b&gt;</bpt>cat<ept i="1">&lt;/b&gt;</ept> and the <hi>dog</hi></seg></tuv>'
-    '</tu><tu><tuv xml:lang="en"><seg>the sun</seg></tuv><tuv xml:lang="fr"><seg/></tuv></tu></body></tmx>',
 }
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 BODY = (
@@ -220,15 +215,6 @@ def test_every_kind_of_document_keeps_its_structure(folder: Path) -> None:
     first, second = unit.iter(f"{space}target")
     assert second.text == "le soleil", "what a person has written is not written over"
     assert [child.get("id") for child in sorted(first, key=lambda c: c.tag)] == ["1", "2"]
-    memory = ElementTree.fromstring(done["memory.tmx"])
-    codes = [[v.get("{http://www.w3.org/XML/1998/namespace}lang") for v in tu] for tu in memory.iter("tu")]
-    assert codes == [["fr", "en-GB"], ["EN", "fr"], ["en", "fr"]]
-    kept, written, filled = (next(v for v in tu if "fr" in v.attrib.values())[0] for tu in memory.iter("tu"))
-    assert kept.text == "le soleil" and filled.text == model.translate("the sun")
-    assert sorted((child.tag, *child.attrib.values()) for child in written) == [("bpt", "1"), ("ept", "1"), ("hi",)]
-    assert written.find("bpt").text == "<b>" and written.find("ept").text == "</b>"  # type: ignore[union-attr]
-    plain = "".join((child.tail or "") + ("" if child.tag != "hi" else child.text or "") for child in written)
-    assert ((written.text or "") + plain).split() == model.translate("the cat and the dog").split()
     with zipfile.ZipFile(io.BytesIO(done["letter.docx"])) as archive:
         assert archive.read("word/styles.xml") == b"<styles/>"
         header = ElementTree.fromstring(archive.read("word/header1.xml"))
@@ -240,22 +226,6 @@ def test_every_kind_of_document_keeps_its_structure(folder: Path) -> None:
     assert "".join("".join(own.itertext()) for own in body.iter(f"{{{W}}}t")) == plain, (
         "translated whole, not run by run"
     )
-
-
-def test_a_memory_is_translated_from_and_into_the_languages_of_the_run(folder: Path) -> None:
-    """Of three languages those that the run names; where it names none, it is refused in a sentence. Broken variants: the
-    header's language in the place of the run's; a text of a third language written over."""
-    unit = '<tu><tuv xml:lang="de"><seg>{}</seg></tuv><tuv xml:lang="en"><seg>the sun</seg></tuv></tu>'
-    body = unit.format("") + '<tu><tuv xml:lang="fr"><seg>le chat</seg></tuv></tu>'
-    (folder / "three.tmx").write_text(f'<tmx><header srclang="de"/><body>{body}</body></tmx>')
-    model = glassformer.load(folder / "run")
-    with pytest.raises(UserError, match="has texts in de, en, fr, and the run does not say which language it writes"):
-        translate_document(model, folder / "three.tmx")
-    model.recipe = replace(
-        model.recipe, data=replace(model.recipe.data, source_languages=("en",), target_language="de")
-    )
-    done = ElementTree.fromstring(translate_document(model, folder / "three.tmx"))
-    assert [seg.text for seg in done.iter("seg")][:2] == [model.translate("the sun"), "the sun"]
 
 
 def test_the_command(folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from glassformer.errors import UserError
 from glassformer.formats.documents.reader import read_document
+from glassformer.formats.documents.word import read_docx
 from tests.formats.test_kept import BOLD, BOX, CHAR, END, FIELD, START, T, W, done, run, texts
 
 PARTS = {  # as Word packs them, the body not first, with what stands around their paragraphs
@@ -109,6 +110,6 @@ def test_parts_without_text_stay_to_the_byte_whatever_their_encoding() -> None:
 def test_the_texts_of_all_parts_have_one_limit() -> None:
     """Broken variant: the body alone is measured, or each part by itself."""
     content = letter(dict.fromkeys(["word/header2.xml", "word/footer1.xml"], paragraph("a" * 6_000)))
-    assert not read_document(content, Path("a.docx"), largest=20_000).left
+    assert not read_docx(content, Path("a.docx"), numbers=False, largest=20_000).left
     with pytest.raises(UserError, match="more text than any document"):
-        read_document(content, Path("a.docx"), largest=10_000)
+        read_docx(content, Path("a.docx"), numbers=False, largest=10_000)

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from glassformer.serve.command import run_server
+from glassformer.serve.server import run_server
 
 
 def hang(address: str) -> None:

@@ -5,6 +5,5 @@ import glassformer
 model = glassformer.load("runs/dates", task="translate")
 glassformer.load("runs/dates", task="translat")
 glassformer.load("runs/dates", setp=3)
-model.translate("a", beem=3)
 model.translate(3)
 model.translate(["a"]).upper()

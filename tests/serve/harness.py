@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.serve.auth import Auth
-from glassformer.serve.command import Served
 from glassformer.serve.models import Models
 from glassformer.serve.requests import Limits
 from glassformer.serve.served_run import ServedRun
-from glassformer.serve.server import Server
+from glassformer.serve.server import Served, Server
 from tests.talking import make_run
 
 TRANSLATOR = {"data": {"source_languages": ["en"], "target_language": "de"}, "model": {"positions": "rotary"}}
@@ -87,7 +86,7 @@ class Running:
         raise AssertionError(f"something never ended: {books}")
 
     def worker(self, name: str) -> Any:
-        return self.served.models.runs[name].workers[0]
+        return self.served.models.runs[name].worker
 
 
 @contextmanager

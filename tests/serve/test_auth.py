@@ -15,9 +15,9 @@ import pytest
 
 from glassformer.errors import ConfigError, UserError
 from glassformer.serve.auth import Auth, keys_from
-from glassformer.serve.command import limits_from, served_runs
 from glassformer.serve.middleware import OPEN, is_open
 from glassformer.serve.requests import Limits
+from glassformer.serve.server import limits_from, served_runs
 from tests.commands import call
 from tests.counts import count
 from tests.serve.harness import Running, running, until
@@ -32,7 +32,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 @pytest.fixture(scope="module")
 def locked(paths: list[Path]) -> Iterator[Running]:
-    with running(paths, auth=Auth(KEY, ["translate.example.org"], ["https://example.org"])) as server:
+    with running(paths, auth=Auth({KEY: "owner"}, ["translate.example.org"], ["https://example.org"])) as server:
         yield server
 
 
@@ -206,7 +206,11 @@ def test_drawn_paths_are_answered(locked: Running) -> None:
 
 def test_host_and_key_come_first_when_all_is_full(paths: list[Path]) -> None:
     """Who may not ask hears that, and nothing of how busy it is, wherever the key stands and however the bytes come."""
-    with running(paths[:1], Limits(queue=2), auth=Auth(KEY)) as server, held_up() as go, ThreadPoolExecutor(2) as pool:
+    with (
+        running(paths[:1], Limits(queue=2), auth=Auth({KEY: "owner"})) as server,
+        held_up() as go,
+        ThreadPoolExecutor(2) as pool,
+    ):
         good = {"Authorization": f"Bearer {KEY}"}
         assert server.ask("POST", "/translate", {**ASKED, "q": ""}, good)[0] == 200
         waiting = [pool.submit(server.ask, "POST", "/translate", ASKED, good) for _ in range(2)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
@@ -20,10 +19,7 @@ import pytest
 import glassformer
 from glassformer.decode.stepper import ModelStepper
 from glassformer.errors import UserError
-from glassformer.serve.models import Models
 from glassformer.serve.requests import Limits, as_api_error
-from glassformer.serve.served_run import ServedRun
-from glassformer.serve.worker import Worker
 from tests.commands import ROOT
 from tests.programs import run_program
 from tests.serve.harness import Running, make_runs, running
@@ -35,11 +31,9 @@ pytestmark = pytest.mark.slow
 class Command:
     """`glassformer serve` as a process."""
 
-    def __init__(self, *arguments: Any, files: int | None = None) -> None:
+    def __init__(self, *arguments: Any) -> None:
         environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "glassformer", "serve", "--port", "0", *map(str, arguments)]
-        if files is not None:
-            command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         self.lines: list[str] = []
         self.reader = threading.Thread(
@@ -95,7 +89,7 @@ def test_runs_leave_under_a_limit(tmp_path: Path) -> None:
     first, second = make_runs(tmp_path / "a", "translator", "writer")
     with running([first, second]) as server:
         runs = server.served.models.runs
-        assert all(run.workers for run in runs.values())
+        assert all(run.worker for run in runs.values())
         memory = max(run.bytes for run in runs.values())
     with running([first, second], Limits(memory=memory)) as server, ThreadPoolExecutor(8) as pool:
         runs = server.served.models.runs
@@ -106,9 +100,9 @@ def test_runs_leave_under_a_limit(tmp_path: Path) -> None:
             return server.ask("POST", "/v1/completions", {"model": "writer", "prompt": "the cat"})[0]
 
         assert [ask(0), ask(1), ask(0)] == [200] * 3
-        assert not runs["translator"].workers and runs["writer"].workers
+        assert not runs["translator"].worker and runs["writer"].worker
         assert list(pool.map(ask, range(12))) == [200] * 12
-        assert sum(bool(run.workers) for run in runs.values()) == 1
+        assert sum(bool(run.worker) for run in runs.values()) == 1
         assert any("unloaded" in line for line in server.log)
         # Whoever waited for a run is answered before it leaves: it is not loaded more often than it is asked.
         assert sum(line.startswith("loaded") for line in server.log) <= 2 + 3 + 12
@@ -217,58 +211,3 @@ def replace_weights(old: Path, new: Path) -> None:
     write_checkpoint(old / "fresh", tensors, state)
     shutil.move(old / "final", old / "gone")
     shutil.move(old / "fresh", old / "final")
-
-
-# ---- a run on several devices (here a CPU, twice)
-
-
-def test_two_workers_answer_as_one(tmp_path: Any) -> None:
-    """All answers are the model's, both workers have worked, and the book of held jobs is empty afterwards. Broken variant: every
-    job to the first worker."""
-    (path,) = make_runs(tmp_path, "translator")
-    texts = [f"the cat sat on mat {n}." for n in range(24)]
-    expected = [str(answer) for answer in glassformer.load(path, device="cpu").translate(texts)]
-    with running([path], device="cpu,cpu") as server:
-
-        def ask(text: str) -> str:
-            return str(server.post("/translate", {"q": text, "source": "en", "target": "de"})["translatedText"])
-
-        with ThreadPoolExecutor(8) as pool:
-            assert list(pool.map(ask, texts)) == expected
-        run = server.served.models.runs["translator"]
-        assert len(run.workers) == 2 and all(worker.steps > 5 for worker in run.workers) and run.held == 0
-
-
-def test_a_device_that_cannot_answer_is_found(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second of two fails: the run does not count as ready. Broken variant: only the first is tried."""
-    (path,) = make_runs(tmp_path, "translator")
-    made: list[Worker] = []
-    real = Worker.__init__
-
-    def init(self: Worker, *given: Any, **named: Any) -> None:
-        real(self, *given, **named)
-        made.append(self)
-        if len(made) == 2:
-            monkeypatch.setattr(self, "_open", lambda row: 1 / 0)
-
-    monkeypatch.setattr(Worker, "__init__", init)
-
-    async def load() -> Models:
-        models = Models([ServedRun(path)], Limits(), device="cpu, cpu")
-        with pytest.raises(Exception, match="cannot answer"):
-            await models.load(models.runs["translator"])
-        models.close()
-        return models
-
-    models = asyncio.run(load())
-    assert len(made) == 2 and not models.ready() and not models.runs["translator"].workers
-
-
-def test_corrections_are_learned_on_one_device(tmp_path: Any) -> None:
-    (path,) = make_runs(tmp_path, "translator")
-
-    async def make() -> None:
-        Models([ServedRun(path)], Limits(), device="cpu,cpu", learn=True)
-
-    with pytest.raises(UserError, match="one device"):
-        asyncio.run(make())

@@ -92,7 +92,7 @@ def test_bytes_are_the_same_report(server: Running, path: Path, monkeypatch: pyt
     assert seen == {2, 3}
     monkeypatch.setattr(pages, "HELD", 1)
     second = read()["arrays"]
-    assert list(server.served.inspections.held) == [second]
+    assert list(server.served.pages.held) == [second]
     assert server.ask("GET", f"/open/arrays/{first}/0")[0] == 404
 
 
@@ -138,7 +138,7 @@ def test_work_under_way_for_who_has_gone_ends(server: Running, path: Path, monke
 
 def test_a_key_is_needed_where_there_is_one(path: Path) -> None:
     """The page and the tour may be read by anyone, as what they show is no secret; a model is asked with the key alone."""
-    with running([path], auth=Auth("a-key-of-some-length")) as locked:
+    with running([path], auth=Auth({"a-key-of-some-length": "owner"})) as locked:
         for way in ("/look", "/next"):
             body = {"model": path.name, "text": TEXT}
             assert locked.ask("POST", way, body)[0] == 403

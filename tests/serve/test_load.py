@@ -158,8 +158,7 @@ WRITTEN: list[Any] = [
     {"prompt": "a", "temperature": 2, "top_p": 1e-12, "max_tokens": 2},
     {"prompt": "a", "stop": [""]},
     {"prompt": "a", "stop": ["\ufffd"], "max_tokens": 4},
-    {"prompt": "a", "n": 16, "best_of": 16, "max_tokens": 2, "stream": True},
-    {"prompt": "a", "stream_options": {"include_usage": True}, "max_tokens": 2},
+    {"prompt": "a", "n": 16, "max_tokens": 2, "stream": True},
 ]
 
 

@@ -1,8 +1,7 @@
-"""/v1/translations: what is answered is what the model answers, and whatever is refused is named."""
+"""The options of a search over HTTP, and the words that a vocabulary does not have."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,59 +13,39 @@ from tests.serve.test_trust import ASKED
 pytestmark = pytest.mark.slow
 
 
-def test_translations(server: Running, translator: Any) -> None:
-    """A list in one request is answered in its order as the model answers each, alternatives as its n best, with their scores."""
-    texts = ["the cat sat on the mat.", "a dog & a cat?", "the cat sat on the mat."]
-    status, _, body = server.ask("POST", "/v1/translations", {"input": texts})
-    assert status == 200 and [d["index"] for d in body["data"]] == [0, 1, 2]
-    assert (body["model"], body["source"], body["target"]) == ("translator", "en", "de")
-    assert [d["text"] for d in body["data"]] == [str(t) for t in translator.translate(texts)]
-    asked = {"model": "translator", "input": texts[1], "n": 3, "num_beams": 5, "length_penalty": 1.5, "scores": True}
-    (only,) = server.ask("POST", "/v1/translations", asked)[2]["data"]
-    expected = tasks.translate(translator, [texts[1]], n_best=3, beam=5, alpha=1.5)[0]
-    entries = [only, *only["alternatives"]]
-    assert [e["text"] for e in entries] == [answer.text for answer in expected]
-    assert [e["scores"]["score"] for e in entries] == pytest.approx([answer.score for answer in expected], abs=1e-4)
+def test_options_of_the_search(server: Running, translator: Any) -> None:
+    """A list in one request is answered in its order, alternatives are its n best with their scores."""
+    texts = ["the cat sat on the mat.", "a dog & a cat?"]
+    asked = {**ASKED, "q": texts, "alternatives": 2, "num_beams": 5, "length_penalty": 1.5, "scores": True}
+    found = server.post("/translate", asked)
+    for at, expected in enumerate(tasks.translate(translator, texts, n_best=3, beam=5, alpha=1.5)):
+        assert [found["translatedText"][at], *found["alternatives"][at]] == [answer.text for answer in expected]
+        scores = [score["score"] for score in found["scores"][at]]
+        assert scores == pytest.approx([answer.score for answer in expected], abs=1e-4)
 
 
 def test_translations_that_are_drawn(server: Running) -> None:
-    asked = {"input": "the cat", "temperature": 1.0, "top_k": 20, "n": 4, "seed": 3}
-    first, second = (server.ask("POST", "/v1/translations", asked)[2]["data"] for _ in range(2))
-    assert first == second and len({first[0]["text"], *(e["text"] for e in first[0]["alternatives"])}) > 1
-    others = [server.ask("POST", "/v1/translations", {**asked, "seed": None})[2]["data"] for _ in range(2)]
+    asked = {**ASKED, "q": "the cat", "temperature": 1.0, "top_k": 20, "alternatives": 3, "seed": 3, "max_tokens": 9}
+    first, second = (server.post("/translate", asked) for _ in range(2))
+    assert first == second and len({first["translatedText"], *first["alternatives"]}) > 1
+    others = [server.post("/translate", {**asked, "seed": None}) for _ in range(2)]
     assert others[0] != others[1]
 
 
-def test_translations_streamed(server: Running, translator: Any) -> None:
-    text = "the cat sat on the mat."
-    body = server.ask("POST", "/v1/translations", {"input": text, "stream": True, "alignment": True})[2]
-    *events, done, rest = body.decode().split("\n\n")
-    assert (done, rest) == ("data: [DONE]", "")
-    *chunks, last = [json.loads(event.removeprefix("data: ")) for event in events]
-    written = "".join(chunk["data"][0]["delta"] for chunk in chunks)
-    assert written == last["data"][0]["text"] == str(translator.translate(text, beam=1))
-    assert last["data"][0]["alignment"]["parts"][0]["weights"] and last["usage"]["completion_tokens"] > 0
-
-
 @pytest.mark.parametrize(
-    ("asked", "param"),
+    ("asked", "word"),
     [
-        ({}, "input"),
-        ({"input": []}, "input"),
-        ({"input": "a", "beams": 3}, "beams"),
-        ({"input": "a", "num_beams": 10**6}, "num_beams"),
-        ({"input": "a", "top_p": 0.5}, "top_p"),
-        ({"input": "a", "temperature": 1, "num_beams": 4}, "num_beams"),
-        ({"input": "a", "target": "fr"}, "target"),
-        ({"input": "a", "source": "fr"}, "source"),
-        ({"input": "a", "model": "writer"}, "model"),
-        ({"input": ["a", "b"], "stream": True}, "stream"),
+        ({"num_beams": 10**6}, "num_beams"),
+        ({"top_p": 0.5}, "top_p"),
+        ({"temperature": 1, "num_beams": 4}, "beam"),
+        ({"temperature": 3}, "temperature"),
+        ({"q": ["a", "b"], "stream": True}, "stream"),
+        ({"num_beams": 3, "stream": True}, "stream"),
     ],
 )
-def test_translations_refused(server: Running, asked: dict[str, Any], param: str) -> None:
-    status, _, body = server.ask("POST", "/v1/translations", asked)
-    assert status == 400 and body["error"]["param"] == param and body["error"]["message"]
-    assert server.ask("POST", "/v1/translations", {"input": "a", "model": "nobody"})[0] == 404
+def test_translations_refused(server: Running, asked: dict[str, Any], word: str) -> None:
+    status, _, body = server.ask("POST", "/translate", {**ASKED, **asked})
+    assert status == 400 and word in body["error"]
 
 
 # ---- words that the vocabulary does not have are told in every kind of answer, and nothing is where there are none

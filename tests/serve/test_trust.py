@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import random
 import socket
 import threading
 import time
@@ -19,7 +18,6 @@ import pytest
 import glassformer
 from glassformer.decode import Driver
 from glassformer.decode.stepper import ModelStepper
-from glassformer.serve.jobs import FairQueue
 from glassformer.serve.requests import Limits
 from tests.counts import count
 from tests.serve.harness import begin, finish, make_runs, running, until
@@ -65,14 +63,14 @@ def test_a_full_queue_is_told_at_once_and_what_was_taken_is_answered(paths: list
             waiting = [begin(server, ASKED) for _ in range(8)]
             until(lambda: server.worker("translator").held == 8)
             waits = []
-            done = server.worker("translator").done_at  # of a fast machine all waits would be a second
+            done = server.worker("translator").done_at
             done.clear()
-            done.extend(time.monotonic() - ago for ago in (4.0, 0.0))
+            done.extend(time.monotonic() - ago for ago in (4.0, 0.0))  # two jobs in four seconds, and eight are held
             for _ in range(count(fast=40, soak=400)):
                 status, headers, body = server.ask("POST", "/translate", ASKED)
                 assert status == 429 and set(body) == {"error"}
                 waits.append(int(headers["retry-after"]))
-            assert 1 <= waits[0] < waits[-1] <= 60  # they do not all come back at once
+            assert 16 <= waits[0] <= waits[-1] <= 60
             for more in (b"", b"Origin: http://localhost\r\n"):  # told before the body has come
                 with socket.create_connection(("127.0.0.1", server.port)) as raw:
                     head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\n" + more
@@ -90,8 +88,6 @@ def test_a_full_queue_is_told_at_once_and_what_was_taken_is_answered(paths: list
             assert all(finish(one)[::2] == (200, wanted) for one in waiting)
         books = server.check_books()
         assert books["rejected"] == len(waits) + 3 and books["completed"] == 8 + 2 + 4
-        counted = lambda: sum(int(line.split()[2]) for line in server.log if line.startswith("429 to "))  # noqa: E731
-        until(lambda: counted() == books["rejected"])
 
 
 def test_sizes_and_times(paths: list[Path]) -> None:
@@ -120,37 +116,6 @@ def test_sizes_and_times(paths: list[Path]) -> None:
 
 
 # ---- fairness
-
-
-def test_rows_of_a_kind_that_does_not_fit_wait() -> None:
-    """Against the rule written out: of the askers whose first row fits, the one whose clock is earliest, then who came first."""
-    draw, queue = random.Random(3), FairQueue[tuple[int, int]]()
-    rows: dict[int, list[tuple[tuple[int, int], int, int]]] = {}  # by asker: row, cost, kind
-    clocks: dict[int, float] = {}
-    now = 0.0
-    for n in range(3000):
-        asker, kind, cost, fit = draw.randrange(12), draw.randrange(3), draw.randrange(1, 9), draw.sample(range(3), 2)
-        if draw.random() < 0.52:
-            queue.add(asker, (asker, n), cost, kind)
-            if asker not in rows:
-                clocks[asker] = now
-            rows.setdefault(asker, []).append(((asker, n), cost, kind))
-        elif draw.random() < 0.05:
-            queue.drop(asker)
-            rows.pop(asker, None)
-        else:
-            took = queue.take(fit.__contains__)
-            may = [a for a in rows if rows[a][0][2] in fit]
-            if not may:
-                assert took is None
-                continue
-            assert took is not None and rows[took[0]][0][0] == took
-            assert took[0] in may and clocks[took[0]] == min(clocks[a] for a in may)
-            now = max(now, clocks[took[0]])
-            clocks[took[0]] += rows[took[0]].pop(0)[1]
-            if not rows[took[0]]:
-                del rows[took[0]]
-    assert bool(queue) == bool(rows)
 
 
 def test_a_huge_request_and_small_ones_take_turns(paths: list[Path]) -> None:
@@ -292,13 +257,14 @@ def test_a_worker_that_breaks_or_is_killed_lives_on(
             found = [one.result()[0] for one in lost]
         assert set(found) <= {200, 500}
         monkeypatch.undo()
+        started_again = lambda: any("started again" in line for line in server.log)  # noqa: E731
         if how == "killed":
             with suppress(AssertionError):
-                until(lambda: worker.restarts >= 1, seconds=5)
-            if worker.restarts == 0:  # the exception came in a callback of the garbage collector, where nobody hears it
+                until(started_again, seconds=5)
+            if not started_again():  # the exception came in a callback of the garbage collector, where nobody hears it
                 kill(worker.thread)
                 server.ask("POST", "/translate", ASKED)
-        until(lambda: worker.restarts >= 1)
+        until(started_again)
         assert worker.thread.is_alive() and server.post("/translate", ASKED) == wanted
         server.check_books()
 

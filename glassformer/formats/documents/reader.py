@@ -1,4 +1,4 @@
-"""Documents whose texts are translated and whose structure stays: HTML, Markdown, subtitles, gettext's .po, XLIFF, TMX and Word.
+"""Documents whose texts are translated and whose structure stays: HTML, Markdown, subtitles, gettext's .po, XLIFF and Word.
 
 Each kind is read by a parser of its own (the scanner of text/markup.py, markdown-it, Babel, ElementTree) into segments, which
 tasks/markup.py translates, carrying their inline markup over. What is no text stays as it stands in the file.
@@ -16,7 +16,7 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,18 @@ from glassformer.formats.documents.document import DocumentParts, as_is, decoded
 from glassformer.formats.documents.markdown import as_markdown, read_markdown
 from glassformer.formats.documents.subtitles import read_srt, read_vtt
 from glassformer.formats.documents.word import read_docx
-from glassformer.formats.documents.xml import as_xml, read_tmx, read_xliff
+from glassformer.formats.documents.xml import as_xml, read_xliff
 from glassformer.language import _
 from glassformer.screen import warn
 from glassformer.text.markup import Segment, as_html, html_segments
+
+
+def read_text(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
+    """A plain text, of which every line is a text."""
+    parts: list[str | Segment] = []
+    for line in decoded(content, path).splitlines():
+        parts += [Segment(line, []) if line.strip() else line, "\n"]
+    return DocumentParts(parts, as_is, joined_like(content))
 
 
 def read_html(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
@@ -38,26 +46,26 @@ def read_html(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
 
 
 KINDS: dict[str, Callable[..., DocumentParts]] = {
+    ".txt": read_text,
     **dict.fromkeys((".html", ".htm", ".xhtml"), read_html),
     **dict.fromkeys((".md", ".markdown"), read_markdown),
     ".srt": read_srt,
     ".vtt": read_vtt,
     ".po": read_po,
     **dict.fromkeys((".xlf", ".xliff"), read_xliff),
-    ".tmx": read_tmx,
     ".docx": read_docx,
 }
 """By the ending of a file: how such a document is read."""
 
 
-def read_document(content: bytes, path: Path, *, numbers: bool = False, **options: Any) -> DocumentParts:
-    """A document, apart. `path`: what it is called. `options`: of its kind."""
+def read_document(content: bytes, path: Path, *, numbers: bool = False) -> DocumentParts:
+    """A document, apart. `path`: what it is called."""
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
         raise UserError(
             "{path}: a document to translate ends in one of {kinds}", path=path, kinds=", ".join(sorted(KINDS))
         )
-    return kind(content, path, numbers=numbers, **options)
+    return kind(content, path, numbers=numbers)
 
 
 def translate_document(model: Any, path: Path, *, numbers: bool = False, **options: Any) -> bytes:
@@ -69,11 +77,7 @@ def translate_document(model: Any, path: Path, *, numbers: bool = False, **optio
         content = path.read_bytes() if path.suffix.lower() in KINDS else b""
     except OSError as error:
         raise UserError("{path} cannot be read: {reason}", path=path, reason=error.strerror or error) from None
-    known = {}
-    if path.suffix.lower() == ".tmx":
-        data = model.recipe.data
-        known = {"languages": (data.source_languages, data.target_language)}
-    document = read_document(content, path, numbers=numbers, **known)
+    document = read_document(content, path, numbers=numbers)
     done = document.written(translate_segments(model, document.parts, document.escape, **options))
     if document.left:
         warn(
@@ -93,12 +97,11 @@ ESCAPES = {escape.__name__: escape for escape in (as_is, as_html, as_markdown, a
 
 @dataclass(frozen=True)
 class Order:
-    """What to do with a document called `name`. `options`: of its kind. `translated`: its parts in the other language."""
+    """What to do with a document called `name`. `translated`: its parts in the other language."""
 
     name: str
     seconds: float  # of processor time
     memory: int  # bytes of addresses
-    options: dict[str, Any] = field(default_factory=dict)
     translated: list[str] | None = None
 
     def encoded(self, content: bytes) -> bytes:
@@ -130,7 +133,7 @@ def limit_this_process(seconds: float, memory: int) -> None:
 
 def carry_out(order: Order, content: bytes) -> bytes:
     """The answer to an order."""
-    document = read_document(content, Path(order.name), **order.options)
+    document = read_document(content, Path(order.name))
     if order.translated is not None:
         return document.written(order.translated)
     import msgspec

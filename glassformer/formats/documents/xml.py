@@ -1,8 +1,7 @@
 """An XML document as its parser reads it, with the place of each element in its text: what is not translated stays to the byte,
 declarations, comments and the order of attributes included, which a tree that is written anew would lose.
 
-Two kinds hold texts beside their translations: in XLIFF 1.2 and 2 every unit whose target is missing or empty gets one, in a
-translation memory (TMX) every unit without a text in the target language.
+XLIFF (1.2 and 2) holds texts beside their translations: every unit whose target is missing or empty gets one.
 """
 
 from __future__ import annotations
@@ -10,21 +9,19 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from xml.parsers import expat
-from xml.sax.saxutils import quoteattr
 
 from glassformer.errors import UserError
 from glassformer.formats.documents.document import DocumentParts, checked_encoding, has_words
-from glassformer.language import _
 from glassformer.text.markup import Segment, SegmentParser
 
 CODES = frozenset({"bpt", "ept", "ph", "it", "ut"})  # of another format: nothing to translate
 NATIVE = CODES | {"x", "bx", "ex", "sc", "ec", "cp"}  # of XLIFF: code of another format, nothing to translate
-LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 DEEPEST = 100  # elements in one another
 CONTROL = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what no XML may hold
 TOKEN = re.compile(
@@ -36,39 +33,23 @@ TOKEN = re.compile(
 )
 
 
-class EntityGuard:
+def refuse_entities(text: str, path: Path) -> None:
     """Refuses a document that declares entities, which can grow without end; a plain document type declares none.
 
-    A parser of its own reads what stands in front of the first element, however long that is, as the parser of the elements
-    will: bytes say little, which an encoding may spell in many ways. What is no XML is for that one to refuse."""
+    A parser of its own reads what stands in front of the first element, as the parser of the elements will: characters say
+    little, which may be spelled in many ways. What is no XML is for that one to refuse."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.over = path, False
-        self.parser = expat.ParserCreate()
-        self.parser.StartDoctypeDeclHandler = self.look_at_type
-        self.parser.StartElementHandler = self.end
-
-    def look_at_type(self, name: str, system: str | None, public: str | None, declares: bool) -> None:
-        """Refuse a document type with declarations of its own."""
+    def look_at_type(name: str, system: str | None, public: str | None, declares: bool) -> None:
         if declares:
-            raise UserError(
-                "{path} has a document type, whose entities can grow without end; take it out", path=self.path
-            )
+            raise UserError("{path} has a document type, whose entities can grow without end; take it out", path=path)
 
-    def end(self, *_element: Any) -> None:
-        """The first element has begun: no document type comes after it."""
+    def end(*_element: Any) -> None:
         raise StopIteration
 
-    def feed(self, block: str | bytes) -> None:
-        """The next piece of the document, before any other parser has it."""
-        if self.over:
-            return
-        try:
-            self.parser.Parse(block, False)
-        except UserError:
-            raise
-        except (expat.ExpatError, ValueError, LookupError, StopIteration):
-            self.over = True
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler, parser.StartElementHandler = look_at_type, end
+    with suppress(expat.ExpatError, StopIteration):
+        parser.Parse(text, False)
 
 
 def local(element: Element) -> str:
@@ -76,31 +57,10 @@ def local(element: Element) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def language_of(variant: Element) -> str:
-    """The code of a variant's language, as it is written; TMX 1.1 calls it lang."""
-    return variant.get(LANGUAGE) or variant.get("lang") or ""
-
-
-def same_language(first: str, second: str) -> bool:
-    """Whether two codes name one language, whatever their regions: en and en-GB."""
-    return re.split("[-_]", first.lower())[0] == re.split("[-_]", second.lower())[0]
-
-
-def segment_of(variant: Element) -> Element | None:
-    """The segment of a variant."""
-    return next((child for child in variant if local(child) == "seg"), None)
-
-
 def plain_text(element: Element) -> str:
     """The text of a segment without the codes in it."""
     inside = ((plain_text(child) if local(child) not in CODES else "") + (child.tail or "") for child in element)
     return re.sub(r"[ \t\r\n]+", " ", (element.text or "") + "".join(inside))
-
-
-def variants_of(unit: Element, source_language: str) -> list[Element]:
-    """The variants of a unit, that of the source language first."""
-    variants = [child for child in unit if local(child) == "tuv"]
-    return sorted(variants, key=lambda variant: not same_language(language_of(variant), source_language))
 
 
 def said_of_translation(element: Element) -> bool | None:
@@ -141,7 +101,7 @@ class XmlText:
         parser: Any = ElementTree.XMLPullParser(["start", "end"])
         try:
             self.text = content.decode(self.encoding)
-            EntityGuard(path).feed(self.text)
+            refuse_entities(self.text, path)
             parser.feed(self.text)
             parser.close()
         except (ElementTree.ParseError, UnicodeError) as error:
@@ -280,55 +240,4 @@ def read_xliff(content: bytes, path: Path, *, numbers: bool) -> DocumentParts:
         else:
             name, end = xml.name(source).replace("source", "target"), xml.places[children.get("seg-source", source)].end
             edits.append((end, end, [f"{xml.beside(source)}<{name}>", *inside, f"</{name}>"]))
-    return xml.document(edits, left)
-
-
-def languages_of(xml: XmlText, path: Path, sources: tuple[str, ...], target: str | None) -> tuple[str, str]:
-    """The languages to translate from and into: those that the run reads and writes; where it does not know, the header's
-    srclang and the other one of the file."""
-    header = next((own for own in xml.root.iter() if local(own) == "header"), None)
-    spoken = list(dict.fromkeys(language_of(own) for own in xml.root.iter() if local(own) == "tuv"))
-    known = [code for code in spoken if any(same_language(code, own) for own in sources)]
-    source = known[0] if known else "*all*" if header is None else header.get("srclang", "*all*")
-    source = source if source != "*all*" or not spoken else spoken[0]
-    others = [code for code in spoken if not same_language(code, source)]
-    target = next((code for code in others if target and same_language(code, target)), target)
-    if target is None and len(others) != 1:
-        raise UserError(
-            "{path} has texts in {languages}, and the run does not say which language it writes; train it with "
-            "data.target_language",
-            path,
-            ", ".join(spoken) or _("no language"),
-        )
-    return source, target or others[0]
-
-
-def read_tmx(
-    content: bytes, path: Path, *, numbers: bool, languages: tuple[tuple[str, ...], str | None] = ((), None)
-) -> DocumentParts:
-    """A memory. `languages`: those that the run reads and the one it writes."""
-    xml = XmlText(content, path)
-    source, target = languages_of(xml, path, *languages)
-    edits: list[tuple[int, int, list[str | Segment]]] = []
-    left = 0
-    for unit in xml.root.iter():
-        variants = [] if local(unit) != "tu" else variants_of(unit, source)
-        segment = segment_of(variants[0]) if variants else None
-        if segment is None or not has_words(plain_text(segment)):
-            continue
-        there = next((own for own in variants[1:] if same_language(language_of(own), target)), None)
-        written = None if there is None else segment_of(there)
-        if written is not None and (plain_text(written).strip() or len(written)):
-            continue
-        inside = xml.segment(segment, numbers)
-        if inside is None:
-            left += 1
-        elif written is not None:
-            edits.append(xml.filled(written, inside))
-        elif there is not None:
-            edits.append(xml.filled(there, ["<seg>", *inside, "</seg>"]))
-        else:
-            last = max(variants, key=lambda own: xml.places[own].end)
-            opening = f"{xml.beside(last)}<tuv xml:lang={quoteattr(target)}><seg>"
-            edits.append((xml.places[last].end, xml.places[last].end, [opening, *inside, "</seg></tuv>"]))
     return xml.document(edits, left)

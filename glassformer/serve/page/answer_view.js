@@ -34,7 +34,7 @@ export class AnswerView {
     this.chips = [];
     this.links = [];
     this.source.replaceChildren();
-    this.target.replaceChildren();
+    this.target.replaceChildren(...(found.alignment?.parts.length ? [] : [found.translatedText])); // a correction has no parts
     (found.alignment?.parts ?? []).forEach((part, number) => {
       const spaced = ![...part.tokens, ...part.sourceTokens].some((text) => /\s/.test(text)) && part.tokens.some((text) => text.length > 1);
       const sources = side(part.sourceTokens, (text) => h("span", { class: "piece" }, text));

@@ -211,7 +211,7 @@ class Home {
     }
   }
 
-  /** First the answer to be changed; then it is sent, learned, and asked for again. */
+  /** First the answer to be changed; then it is sent, kept, and asked for again. */
   async correct() {
     const { text, source, target, model, found } = store.state;
     if (this.correction.hidden) {
@@ -222,26 +222,25 @@ class Home {
     }
     await this.change(async () => {
       const from = source === "auto" ? found.detectedLanguage.language : source;
-      const taught = await ask("/suggest", { q: text, s: this.correction.value, source: from, target, ...(model ? { model } : {}) });
+      const kept = await ask("/suggest", { q: text, s: this.correction.value, source: from, target, ...(model ? { model } : {}) });
       await this.run();
-      this.taught = taught;
+      this.kept = kept;
       this.undoButton.hidden = false;
-      this.state.textContent = taught.learned ? this.words.learned : taught.learning ? this.words.learning : this.words.keptOnly;
+      this.state.textContent = this.words.kept;
     });
   }
 
   async undo() {
     await this.change(async () => {
-      await ask("/undo", { id: this.taught.id, model: this.taught.model });
+      await ask("/undo", { id: this.kept.id, model: this.kept.model });
       await this.run();
     });
   }
 
-  /** Something that takes seconds: told while it lasts, and if it fails. */
+  /** Something of which it is told if it fails. */
   async change(work) {
     this.correctButton.disabled = this.undoButton.disabled = true;
     this.state.classList.remove("failed");
-    this.state.textContent = this.words.learning;
     try {
       await work();
     } catch (error) {

@@ -6,22 +6,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from glassformer.cli import lines
-from glassformer.cli.translate import (
-    answer_facts,
-    answers_a_text,
-    checked_config,
-    decode_options,
-    make_constraints,
-    writing_job,
-)
+from glassformer.cli.translate import OutputFormat, decode_options, make_constraints, make_job, open_writer
 from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from glassformer.tasks import Answer, TextConstraints, TextModel
+    from glassformer.tasks import TextConstraints
 
 BETWEEN = "-" * 40
 Reading = tuple[dict[str, Any], str]
@@ -38,52 +32,23 @@ def check_stream(one_prompt: bool, as_json: bool, has_terms: bool) -> None:
         raise ConfigError("--stream shows one text as it is written; give one prompt, and no --file or --out")
 
 
-def make_job(
-    model: TextModel,
+def show_stream(
+    run: Path,
+    prompt: str,
+    device: str,
+    step: int | None,
     options: dict[str, Any],
     constraints: TextConstraints,
-    run: str,
-    *,
-    only_new: bool,
-    as_json: bool,
-) -> lines.TextJob:
-    """How a GPT goes on with prompts; `run`: its fingerprint."""
-    from glassformer import tasks
-
-    model.require("generate")
-    if constraints.terms and not {"temperature", "beam"} & set(options):
-        options = options | {"beam": model.recipe.decode.beam or 4}  # terms are met by a search
-    config = checked_config(model, options, constraints)
-    unknown = lines.Unknown(lambda prompt: tasks.unknown(model, prompt))
-    shows_prompt = not only_new and model.kind != "gpt on pairs"
-
-    def output(prompt: str, answers: list[Answer]) -> lines.Output:
-        tokens = sum(len(answer.ids) for answer in answers)
-        if as_json:
-            facts = [answer_facts(answer) for answer in answers]
-            return lines.Output([lines.as_line({"prompt": prompt, "answers": facts, **unknown.fact(prompt)})], tokens)
-        shown = [(prompt if shows_prompt else "") + answer.text for answer in answers]
-        return lines.Output(shown + [""] * (answers_a_text(config) - len(shown)), tokens)
-
-    def answer(prompts: Sequence[str]) -> Iterator[lines.Output]:
-        return map(output, prompts, tasks.generate_each(model, prompts, config=config, constraints=constraints))
-
-    said = asdict(config) | asdict(constraints) | {"prompt is shown": shows_prompt, "json": as_json}
-    how: dict[str, Any] = {"run": run, "options": said, "answer": answer, "unknown": unknown, "begins": True}
-    return writing_job("generate", model, config, as_json, **how)
-
-
-def show_stream(
-    model: TextModel, prompt: str, job: lines.TextJob, options: dict[str, Any], constraints: TextConstraints
+    shown: OutputFormat,
 ) -> None:
     """The text as it comes. What is wrong is said without a beginning of an answer, so the first piece is waited for."""
     from glassformer import tasks
 
-    job.unknown.tell([prompt])
-    config = checked_config(model, options, constraints)
+    model, config = open_writer("generate", [run], device, step, options, constraints)
+    lines.Unknown(lambda text: tasks.unknown(model, text)).tell([prompt])
     pieces = tasks.stream_generated(model, prompt, config=config, constraints=constraints)
     first = next(pieces, "")
-    lines.stdout_write((prompt if job.options["prompt is shown"] else "") + first)
+    lines.stdout_write((prompt if shown.shows_prompt(model) else "") + first)
     for piece in pieces:
         lines.stdout_write(piece)
     lines.stdout_write("\n")
@@ -133,23 +98,23 @@ def generate(
     if constraints.glossary:
         raise ConfigError("--term WORD=TERM is for translations; a GPT is given the terms alone")
 
-    from glassformer import tasks
-    from glassformer.api import load
+    from glassformer.tasks import check_text
 
     for text in prompts:
-        tasks.check_text(text)
-    model = load(run, device=device, step=step)
-    fingerprint = lines.run_fingerprint(run, step) if out is not None else ""
-    job = make_job(model, options, constraints, fingerprint, only_new=only_new, as_json=as_json)
+        check_text(text)
+    shown = OutputFormat(json=as_json, prompt=not only_new)
+    made = partial(
+        make_job, [run], device, step, options, constraints, shown, names_run=out is not None, verb="generate"
+    )
     if stream:
-        show_stream(model, prompts[0] if prompts else "", job, options, constraints)
+        show_stream(run, prompts[0] if prompts else "", device, step, options, constraints, shown)
     elif file is None and out is None and (prompts or sys.stdin is None or sys.stdin.isatty()):
-        prompts = prompts or [""]
+        job, prompts = made(), prompts or [""]
         job.unknown.tell(prompts)
         between = "\n" if as_json else f"\n{BETWEEN}\n"
         lines.stdout_write(between.join(text for output in job.answer(prompts) for text in output.lines) + "\n")
     else:
-        lines.reply(given, lambda: job)
+        lines.reply(given, made)
 
 
 # ---- models that read

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.config import PARTS, PRESETS, Recipe, did_you_mean, not_among, read_recipe, recipe_names
 from glassformer.config.recipe import apply_overrides
-from glassformer.errors import ConfigError, UserError
+from glassformer.errors import ConfigError
 from glassformer.language import _, localized
 from glassformer.screen import BARE, FIXED, FOLD, RIGHT, make_table, short, table_console
 
@@ -71,12 +71,8 @@ def fill_in_sizes(recipe: Recipe) -> tuple[Recipe, str]:
     model, data, notes = recipe.model, recipe.data, []
     if not model.vocab_size:
         recipe = recipe.with_model(vocab_size=data.vocab_size)
-        count = (
-            _("at most {vocab_size:,}", data.vocab_size)
-            if data.tokenizer in ("char", "word")
-            else f"{data.vocab_size:,}"
-        )
-        notes.append(_("The vocabulary is not known before the data is read: counted as {count} words.", count))
+        note = _("The vocabulary is not known before the data is read: counted as {count:,} words.", data.vocab_size)
+        notes.append(note)
         if data.separate_vocabularies and model.family == "transformer" and model.source_vocab_size is None:
             recipe = recipe.with_model(source_vocab_size=data.vocab_size, share_source_target=False)
     if model.head != "mlm" and not model.n_label:
@@ -133,8 +129,7 @@ def show_settings(parts: Sequence[str]) -> None:
     """Settings with their types, defaults and explanations: those of some parts, or one by its name."""
     from glassformer.config.recipe import settings_of
 
-    console = table_console()
-    wanted = []
+    tables = []
     for part in parts or list(PARTS):
         section, dot, name = part.partition(".")
         if section not in PARTS:
@@ -144,24 +139,15 @@ def show_settings(parts: Sequence[str]) -> None:
             raise ConfigError(
                 "there is no setting {name!r} in [{section}]{suggestion}", name, section, did_you_mean(name, known)
             )
-        wanted.append((section, name))
-    for section, name in wanted:
-        columns = (_("setting"), BOLD), (_("default"), FOLD | {"max_width": 16}), (_("what it does"), FOLD)
         rows = [
-            (one.name, one.default, localized(one.about) + (f" ({one.takes})" if one.is_choice else ""))
-            for one in settings_of(section)
-            if not name or one.name == name
+            (setting.name, setting.default, localized(setting.about) + (f" ({setting.takes})" * setting.is_choice))
+            for setting in settings_of(section)
+            if name in ("", setting.name)
         ]
-        console.print(make_table(columns, rows, title=f"[{section}]", **BARE))
-        console.print()
-
-
-def show_presets() -> None:
-    """The named sizes, and what they set."""
-    rows = [(name, ", ".join(f"{key} {value}" for key, value in values.items())) for name, values in PRESETS.items()]
-    console = table_console()
-    console.print(make_table(((_("preset"), BOLD), (_("what it sets"), FOLD)), rows, **BARE))
-    console.print(_('\nIn a recipe: [model] preset = "NAME"; the table of one: glassformer info NAME'))
+        columns = (_("setting"), BOLD), (_("default"), FOLD | {"max_width": 16}), (_("what it does"), FOLD)
+        tables.append(make_table(columns, rows, title=f"[{section}]", **BARE))
+    for table in tables:
+        table_console().print(table, "")
 
 
 def info(
@@ -170,68 +156,50 @@ def info(
     *,
     context: int | None = None,
     settings: bool = False,
-    presets: bool = False,
     machine: bool = False,
     taps: bool = False,
     tokenize: list[str] | None = None,
-    ids: list[str] | None = None,
-    side: str = "source",
 ) -> None:
     """The model as a table: each part, its shape and its parameters; what a token costs to read and to learn from.
 
-    With --settings, what can be set in a recipe; with --presets, the named sizes; with --machine, this machine; with --taps,
-    what can be seen inside; with --tokenize, how a run's tokenizer cuts a text.
+    With --settings, what can be set in a recipe; with --machine, this machine; with --taps, what can be seen inside; with
+    --tokenize, how a run's tokenizer cuts a text.
 
     Example: info transformer-base
 
     name: A preset, a recipe, a .toml file or a run; with --settings a part, or part.name.
     context: Length of a row; by default the model's block_size.
     settings: Every setting, its default and what it does; with model, data, train or decode, those of that part.
-    presets: The named sizes of models.
     machine: What this machine has, and which fast paths were chosen on it.
     taps: Every activation of the model that can be seen or changed: name and shape.
     tokenize (TEXT): The pieces of this text with | between, a tab and their ids, by a run's tokenizer or a tokenizer.json.
         Repeatable.
-    ids (IDS): The text of these ids, such as '5 8 2'. Repeatable.
-    side: The vocabulary of --tokenize and --ids, where a run has two: source or target.
     """
     if settings:
         show_settings([*([] if name is None else [name]), *(overrides or [])])
-    elif presets:
-        show_presets()
     elif machine:
         show_machine()
     elif name is None:
-        raise ConfigError(
-            "say what to look at: a preset, a recipe, a .toml file or a run; or --settings, --presets, --machine"
-        )
-    elif tokenize or ids:
-        show_tokens(Path(name), tokenize or [], ids or [], side)
+        raise ConfigError("say what to look at: a preset, a recipe, a .toml file or a run; or --settings, --machine")
+    elif tokenize:
+        show_tokens(Path(name), tokenize)
     elif taps:
         show_taps(name, overrides or [])
     else:
         show_model(name, overrides or [], context)
 
 
-def show_tokens(path: Path, texts: Sequence[str], ids: Sequence[str], side: str) -> None:
-    """How a tokenizer cuts texts, and the texts of ids. Control tokens (BOS, EOS) are the model's and not shown."""
-    if side not in ("source", "target"):
-        raise ConfigError("--side is source or target, not {side!r}", side)
+def show_tokens(path: Path, texts: Sequence[str]) -> None:
+    """How a tokenizer (of a run that of its source) cuts texts. Control tokens (BOS, EOS) are the model's and not shown."""
     from glassformer.cli.lines import escaped, stdout_write
     from glassformer.runs.folder import RunFolder
     from glassformer.text.imported import load_tokenizer
 
-    tokenizer = getattr(RunFolder.open(path).tokenizers, side) if path.is_dir() else load_tokenizer(path)
+    tokenizer = RunFolder.open(path).tokenizers.source if path.is_dir() else load_tokenizer(path)
     for text in texts:
-        cut = tokenizer.encode(text)
-        pieces = escaped("|".join(tokenizer.pieces(cut)).replace("\t", "\\t"))
-        stdout_write(f"{pieces}\t{' '.join(map(str, cut))}\n")
-    for text in ids:
-        try:
-            numbers = [int(word) for word in text.replace(",", " ").split()]
-        except ValueError:
-            raise UserError("--ids takes ids, such as 5 8 2, not {text!r}", text) from None
-        stdout_write(escaped(tokenizer.decode(numbers)) + "\n")
+        ids = tokenizer.encode(text)
+        pieces = escaped("|".join(tokenizer.pieces(ids)).replace("\t", "\\t"))
+        stdout_write(f"{pieces}\t{' '.join(map(str, ids))}\n")
 
 
 def show_taps(name: str, overrides: list[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from glassformer.errors import UserError, install_hint, writing
 from glassformer.language import _, localized
-from glassformer.screen import FIXED, RIGHT, Progress, make_table, say, table_console, warn
+from glassformer.screen import BARE, FIXED, RIGHT, Progress, make_table, say, table_console, warn
 
 
 def look(
@@ -269,43 +269,22 @@ def place_of_pruned(run: Path, to: Path | None, prune: int, n: int) -> Path:
     return place
 
 
-def short(change: float) -> str:
-    """A change in at most six letters; what is too small to be seen in them is a zero."""
-    size = abs(change)
-    digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2 if size >= 0.9995 else 3
-    text = f"{change:+.{digits}f}"
-    return "0" if float(text) == 0 else text
+def importances(found: Any, title: str) -> Any:
+    """Each part, what it looks at, and the change of the score that parts are ranked by (and of the loss) without it."""
+    from glassformer.evaluation.metrics import measure_name
 
-
-SHORT_NAMES = {"loss": _("loss"), "exact_match": _("exact"), "perplexity": _("perpl."), "accuracy": _("accur.")}
-SHORT_NAMES |= {"bleu": "BLEU", "chrf": "chrF"}
-
-
-def scores_that_fit(found: Any, width: int) -> list[str]:
-    """The scores there is room for: the one that parts are ranked by, the loss, then the others."""
-    names = [name for name in found.whole if name != "perplexity" or found.score == "perplexity"]
-    first = max(len(str(one.part)) for one in found.parts)
-    second = max(len(f"{one.kind} {one.strength:.2f}") for one in found.parts)
-    room = max(1, (width - first - second - 3) // (2 * 7))  # six letters and a space each
-    ranked = sorted(names, key=lambda name: (name != found.score, name != "loss"))
-    return [name for name in names if name in ranked[:room]]
-
-
-def importances(found: Any, title: str, width: int = 80) -> Any:
-    """The table, with as many scores as there is room for."""
-    from rich import box
-
-    columns = [(_("part"), FIXED), (_("looks at"), FIXED)]
-    names = scores_that_fit(found, width)
+    names = list(dict.fromkeys(["loss", found.score])) if "loss" in found.whole else [found.score]
     modes = {"zero": _("zero"), "mean": _("mean")}
+    columns: list[Any] = [(_("part"), FIXED), (_("looks at"), FIXED)]
     for name in names:
-        label = localized(SHORT_NAMES.get(name, name))
+        label = localized(measure_name(name))
         columns += [(f"{label}\n{localized(mode)}", FIXED | RIGHT) for mode in modes.values()]
-    table = make_table(columns, title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
+    table = make_table(columns, title=title, **BARE)
     for one in found.parts:
         kind = "" if one.kind == "mlp" else f"{one.kind} {one.strength:.2f}"
-        cells = [short(found.change(one, mode, name)) for name in names for mode in modes]
-        table.add_row(str(one.part), kind, *cells)
+        table.add_row(
+            str(one.part), kind, *(f"{found.change(one, mode, name):+.3g}" for name in names for mode in modes)
+        )
     return table
 
 
@@ -314,7 +293,7 @@ def show_importances(found: Any, title: str) -> None:
     from glassformer.evaluation.metrics import measure_name, measures_text
 
     console = table_console()
-    console.print(importances(found, title, console.width))
+    console.print(importances(found, title))
     whole = _(
         "The whole model: {whole}. Above: the change when one part is cut, its output set to zero or to its mean.",
         measures_text(found.whole, ", ", localized),

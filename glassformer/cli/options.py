@@ -15,14 +15,13 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import fields
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import typer
 
-from glassformer.config import PARTS, DecodeConfig, recipe_names
+from glassformer.config import DecodeConfig
 from glassformer.config.fields import explanations, type_hints
+from glassformer.errors import UserError
 from glassformer.language import _
 from glassformer.screen import be_quiet
 
@@ -65,51 +64,6 @@ PANELS = {
 MANY = 15
 PARAMETER = re.compile(r"^(\w+)(?: \(([^)]+)\))?: ", re.MULTILINE)
 
-# ---- what the shell completes: only names and folders are looked at
-
-DATA = (".tsv", ".csv", ".jsonl", ".txt", ".gz", ".parquet")
-
-
-def paths(incomplete: str) -> Iterator[tuple[str, Path]]:
-    """The paths that the beginning of one may become, each as it would be typed."""
-    folder, _slash, begun = incomplete.rpartition("/")
-    before = f"{folder}/" if "/" in incomplete else ""
-    try:
-        inside = sorted(Path(before or ".").iterdir())
-    except OSError:
-        return
-    for path in inside:
-        if path.name.startswith(begun) and (begun or not path.name.startswith(".")):
-            yield before + path.name, path
-
-
-def complete_run(incomplete: str) -> list[str]:
-    """Run folders, and folders on the way to one; before anything is typed, what is in runs/."""
-    if not incomplete and (known := complete_run("runs/")):
-        return known
-    return [word if (path / "run.json").exists() else f"{word}/" for word, path in paths(incomplete) if path.is_dir()]
-
-
-def complete_recipe(incomplete: str) -> list[str]:
-    """The built-in recipes, .toml files and files of data, and run folders to go on with."""
-    names = [name for name in recipe_names() if name.startswith(incomplete)]
-    files = [word for word, path in paths(incomplete) if path.suffix in (".toml", *DATA)]
-    return names + files + complete_run(incomplete)
-
-
-def complete_setting(incomplete: str) -> list[str]:
-    """`train.steps=` and all others."""
-    settings = (f"{part}.{field.name}=" for part, config in PARTS.items() for field in fields(config))
-    return [word for word in settings if word.startswith(incomplete)]
-
-
-COMPLETED: dict[str, Callable[[str], list[str]]] = {
-    **dict.fromkeys(("run", "runs", "first", "second", "from_run"), complete_run),
-    "recipe": complete_recipe,
-    "overrides": complete_setting,
-}
-"""By the names that the parameters of verbs have."""
-
 # ---- the help of a verb
 
 
@@ -132,8 +86,10 @@ def described_parameters(text: str) -> dict[str, tuple[str, str]]:
 
 def describe(verb: Callable[..., Any]) -> Description:
     """What the docstring of a verb says."""
+    if verb.__doc__ is None:
+        raise UserError("python -OO drops the docstrings that options and help are made of; run it without, or with -O")
     prose, example, parameters = [], "", {}
-    for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"):
+    for paragraph in inspect.cleandoc(verb.__doc__).split("\n\n"):
         if paragraph.startswith("Example: "):
             example = paragraph.removeprefix("Example: ")
         elif (match := PARAMETER.match(paragraph)) and match[1] in inspect.signature(verb).parameters:
@@ -173,7 +129,6 @@ def annotated(parameter: inspect.Parameter, written: str, about: str, panel: str
         note.param_decls = names or None
     note.metavar = " ".join(word for word in written.split() if word not in names) or None
     note.help, note.rich_help_panel = about or note.help, panel
-    note.autocompletion = COMPLETED.get(parameter.name)
     return parameter.replace(annotation=Annotated[plain, note])
 
 

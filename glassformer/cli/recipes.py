@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.options import DATA
 from glassformer.config import RECIPE_FOLDER, Recipe, read_recipe, recipe_names
 from glassformer.config.recipe import apply_overrides, commented_recipe, read_values
 from glassformer.errors import ConfigError, UserError
@@ -24,6 +23,7 @@ DEMO: dict[str, Any] = {
     "train": {"steps": 1000},
 }
 """Without data of one's own: a built-in set, in whose place a file goes."""
+DATA = (".tsv", ".csv", ".jsonl", ".txt", ".gz", ".parquet")
 READING = ("task", "source_field", "target_field", "text_field", "label_field", "features_field")
 SPLITS = ("train", "val", "test", "train_target", "val_target", "test_target")
 FILES = (*SPLITS, "format", "path")
@@ -203,80 +203,34 @@ def demo(*, out: Path = Path("runs/dates")) -> None:
 
     out: Where the run goes.
     """
+    from glassformer import runs
     from glassformer.api import load
     from glassformer.api.evaluation import evaluate_run
-    from glassformer.inspection.map_pictures import draw_cross_attention
-    from glassformer.runs.folder import RunFolder
-    from glassformer.runs.metrics_log import draw_curves
+    from glassformer.cli.train import run_it
+    from glassformer.data.builtin import examples_in_ten_languages
+    from glassformer.runs.checkpoint import problem
+    from glassformer.tasks import translations
 
-    console = table_console()
-    train_demo(out, console)
+    console, folder = table_console(), runs.RunFolder(out)
+    if not runs.RunFolder.is_run(out):
+        run_it(lambda: runs.train(read_recipe("dates"), out), out)
+    elif problem(folder.final) is not None:
+        run_it(lambda: runs.resume(out), out)
     scores = evaluate_run(out, split="test", device="cpu")
-    model = load(out, device="cpu")
-    console.print(unseen_days(model))
+    examples = examples_in_ten_languages("test")
+    answers = translations(load(out, device="cpu"), [source for _language, source, _date in examples])
+    table = make_table((_("language"), _("written"), _("read as"), ""), title=_("Days it has never seen"))
+    for (language, source, date), answer in zip(examples, answers, strict=True):
+        verdict = _("right") if answer == date else _("should be {wanted}", date)
+        table.add_row(language, source, answer, localized(verdict))
+    console.print(table)
     summary = _(
         "{exact_match:.1f}% of {count:,} unseen days read exactly right (BLEU {bleu:.1f}, chrF {chrf:.1f})",
         count=scores.examples,
         **scores,
     )
     console.print(summary, "", sep="\n")
-    console.print(_("loss curve       {curves}", draw_curves(RunFolder(out))[0]))
-    attention = draw_cross_attention(model, "3 mai 1979", out / "cross-attention")
-    console.print(_("cross-attention  {attention}", attention[0]))
-    console.print(_("the run          {out}", out))
-    console.print()
     console.print(_("Try next:"))
     run = shlex.quote(str(out))
     for words in (f'translate {run} "3 mai 1979"', f'look {run} "3 mai 1979"', f"heads {run}", f"evaluate {run}"):
-        console.print(f"  {program()} {words}")
-
-
-def train_demo(out: Path, console: Any) -> None:
-    """The run of `demo`: begun, gone on with, or already there."""
-    from glassformer import runs
-    from glassformer.runs.checkpoint import problem
-    from glassformer.runs.folder import RunFolder
-
-    if RunFolder.is_run(out) and problem(RunFolder(out).final) is None:
-        there = _("The run {out} is there already; this is what it can do. (Delete the folder to train again.)", out)
-        console.print(there)
-        return
-    about = _("Dates in two dozen languages to ISO 8601: training a 2+2-layer Transformer from nothing.")
-    console.print(about, style="bold")
-    try:
-        if RunFolder.is_run(out):
-            console.print(_("Going on with the unfinished run in {out}.", out))
-            runs.resume(out)
-        else:
-            runs.train(read_recipe("dates"), out)
-    except runs.Stopped:
-        again = _(
-            "Stopped and saved; `make demo` goes on with it, and so does: glassformer train {run} --resume",
-            shlex.quote(str(out)),
-        )
-        console.print(again)
-        raise SystemExit(runs.STOPPED) from None
-
-
-def unseen_days(model: Any) -> Any:
-    """A table of days that were held out, as the model reads them."""
-    from rich.text import Text
-
-    from glassformer.data.builtin import examples_in_ten_languages
-    from glassformer.tasks import translations
-
-    columns = _("language"), _("written"), _("read as"), ""
-    table = make_table(columns, title=_("Days it has never seen"))
-    examples = examples_in_ten_languages("test")
-    answers = translations(model, [source for _language, source, _date in examples])
-    for (language, source, date), answer in zip(examples, answers, strict=True):
-        verdict = (_("right"), "green") if answer == date else (_("should be {wanted}", date), "red")
-        table.add_row(language, source, answer, Text(localized(verdict[0]), verdict[1]))
-    return table
-
-
-def program() -> str:
-    """How this very program is called here: by its name where that is on the path."""
-    import shutil
-
-    return "glassformer" if shutil.which("glassformer") else ".venv/bin/glassformer"
+        console.print(f"  glassformer {words}")

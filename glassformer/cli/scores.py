@@ -252,25 +252,17 @@ def scores_table(found: Any) -> Any:
     title = _("{examples:,} examples of {split}", found.examples, found.split)
     table = make_table(((_("score"), FIXED), _("of"), *numbers), title=title)
     for name, paired in found.scores.items():
-        clear = paired.difference.low > 0 or paired.difference.high < 0
-        names = (*found.names, localized(_("difference")))
-        for place, (of, one) in enumerate(zip(names, (paired.first, paired.second, paired.difference), strict=True)):
-            last = place == 2
+        for run, interval in zip(found.names, (paired.first, paired.second), strict=True):
             table.add_row(
-                "" if place else localized(measure_name(name)),
-                of,
-                *(f"{value:+.4g}" if last else f"{value:.4g}" for value in (one.value, one.low, one.high)),
-                f"{paired.p:.3g}" if last else "",
-                style="bold" if last and clear else None,
-                end_section=last,
+                localized(measure_name(name)), run, *(f"{value:.4g}" for value in vars(interval).values()), ""
             )
+        change = (f"{value:+.4g}" for value in vars(paired.difference).values())
+        table.add_row("", localized(_("difference")), *change, f"{paired.p:.3g}", end_section=True)
     return table
 
 
 def print_comparison(found: Any, show: int) -> None:
     """What `compare` found, as tables and sentences on stdout."""
-    from rich.text import Text
-
     from glassformer.runs.session import shorten
 
     console = table_console()
@@ -279,15 +271,12 @@ def print_comparison(found: Any, show: int) -> None:
     if written:
         console.print(_("They say the same to {same:,} of {examples:,}.", found.same, found.examples))
     for s in [s for s in found.most_changed(show) if s.distance > 0 or not written]:
-        console.print(Text(f"  {shorten(s.source, 100)}", "dim"))
+        console.print(f"  {shorten(s.source, 100)}", style="dim")
         if not written:
             console.print(_("    loss {first_loss:.4g} → {second_loss:.4g}", s.first_loss, s.second_loss))
             continue
-        for name, said in zip(found.names, (s.first, s.second), strict=True):
-            same = said.strip() == s.wanted.strip()
-            mark = Text("    ").append("=" if same else "≠", "green" if same else "red")
-            console.print(mark.append(f" {said}  ").append(name, "dim"))
-        console.print(Text(f"      {s.wanted}  ").append(localized(_("wanted")), "dim"))
+        for name, text in zip((*found.names, localized(_("wanted"))), (s.first, s.second, s.wanted), strict=True):
+            console.print(f"    {text}  ({name})")
     if found.attention:
         furthest = sorted(found.attention.items(), key=lambda item: -item[1].distance)[:5]
         listed = ", ".join(f"{name} {apart.distance:.2f}" for name, apart in furthest)

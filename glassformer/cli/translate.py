@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from glassformer.cli import lines
 from glassformer.cli.bulk import make_workers
@@ -20,6 +20,7 @@ from glassformer.files.structured import read_regular
 if TYPE_CHECKING:
     from glassformer.tasks import Answer, TextConstraints, TextModel
 
+WritingVerb = Literal["translate", "generate"]
 BATCHES_TOGETHER = 8  # that the driver is given at a time
 SWITCHES = ("align_words", "document", "keep_numbers")
 """What `--set` of `translate` takes beside the settings of decoding."""
@@ -71,29 +72,30 @@ def make_constraints(
     return TextConstraints(everywhere, known | pairs, prefix, tuple(banned or ()), tuple(stops or ()))
 
 
-def checked_config(model: TextModel, options: dict[str, Any], constraints: TextConstraints) -> DecodeConfig:
-    """How the model decodes with these options; an error for what it cannot do, or not with these constraints."""
-    from glassformer import tasks
-
-    config = tasks.decode_settings(model, **options)
-    tasks.check_constraints(model, constraints, config)
-    return config
-
-
 def answers_a_text(config: DecodeConfig) -> int:
     """How many answers each text gets."""
     return config.num_samples if config.temperature > 0 else config.n_best
 
 
-def writing_job(verb: str, model: TextModel, config: DecodeConfig, as_json: bool, **facts: Any) -> lines.TextJob:
-    """The job of a model that writes. The driver is given several of its batches at a time, so that it can sort by length and
-    whoever is done makes room for another; and no more, since a job that is resumed begins with such a group."""
-    from glassformer.machine import rows_at_once
+def open_writer(
+    verb: WritingVerb,
+    runs: Sequence[Path],
+    device: str,
+    step: int | None,
+    options: dict[str, Any],
+    constraints: TextConstraints,
+) -> tuple[TextModel, DecodeConfig]:
+    """A run, or several as an ensemble, and how it decodes; an error for what it cannot do, or not with these constraints."""
+    from glassformer import tasks
+    from glassformer.api import load
 
-    batch = config.batch_size or lines.BATCH
-    group = BATCHES_TOGETHER * (config.batch_size or max(1, rows_at_once(model.device) // config.beams))
-    how: dict[str, Any] = {"batch": batch, "group": max(batch, group), "nothing": {"answers": []}}
-    return lines.TextJob(verb, as_json=as_json, wide=1 if as_json else answers_a_text(config), **how, **facts)
+    model = load(runs[0] if len(runs) == 1 else runs, device=device, step=step)
+    model.require(verb)
+    if verb == "generate" and constraints.terms and not {"temperature", "beam"} & set(options):
+        options = options | {"beam": model.recipe.decode.beam or 4}  # terms are met by a search
+    config = tasks.decode_settings(model, **options)
+    tasks.check_constraints(model, constraints, config)
+    return model, config
 
 
 def answer_facts(answer: Answer, *, align: bool = False, trace: bool = False) -> dict[str, Any]:
@@ -112,21 +114,19 @@ def answer_facts(answer: Answer, *, align: bool = False, trace: bool = False) ->
     return whole | {"parts": parts}
 
 
-# ---- translations
-
-
 @dataclass(frozen=True)
 class OutputFormat:
-    """What is shown of a translation: its text, and what the options add."""
+    """What is shown of an answer: its text, and what the options add."""
 
     scores: bool = False
     align: bool = False
     words: bool = False  # links of words, where `align` alone gives links of tokens
     json: bool = False
     trace: bool = False
+    prompt: bool = False  # before the answer its text, which it continues
 
     def output(
-        self, text: str, answers: list[Answer], model: TextModel, wide: int, unknown: lines.Unknown
+        self, verb: WritingVerb, text: str, answers: list[Answer], model: TextModel, wide: int, unknown: lines.Unknown
     ) -> lines.Output:
         """The answers to one text in `wide` lines, or all of them in a line of JSON."""
         tokens = sum(len(part.hypothesis.ids) for answer in answers for part in answer.parts)
@@ -140,24 +140,18 @@ class OutputFormat:
             facts = [answer_facts(answer, align=self.align, trace=self.trace) for answer in answers]
             for fact, pairs in zip(facts, links, strict=True):
                 fact |= {"word_links": pairs} if self.words else {}
-            return lines.Output([lines.as_line({"source": text, "answers": facts, **unknown.fact(text)})], tokens)
+            named = {"prompt" if verb == "generate" else "source": text}
+            return lines.Output([lines.as_line({**named, "answers": facts, **unknown.fact(text)})], tokens)
         shown = []
         for answer, pairs in zip(answers, links, strict=True):
-            before = f"{answer.score:.4f}\t" if self.scores else ""
+            before = f"{answer.score:.4f}\t" if self.scores else text if self.shows_prompt(model) else ""
             after = "\t" + " ".join(f"{s}-{t}" for s, t in pairs) if self.align else ""
             shown.append(before + answer.text + after)
         return lines.Output(shown + [""] * (wide - len(shown)), tokens)
 
-
-def open_translator(
-    runs: Sequence[Path], device: str, step: int | None, options: dict[str, Any], constraints: TextConstraints
-) -> tuple[TextModel, DecodeConfig]:
-    """A run, or several as an ensemble, and how it decodes."""
-    from glassformer.api import load
-
-    model = load(runs[0] if len(runs) == 1 else runs, device=device, step=step)
-    model.require("translate")
-    return model, checked_config(model, options, constraints)
+    def shows_prompt(self, model: TextModel) -> bool:
+        """Whether a model's text stands before its answer: what answers pairs does not go on with it."""
+        return self.prompt and model.kind != "gpt on pairs"
 
 
 def make_job(
@@ -169,21 +163,45 @@ def make_job(
     shown: OutputFormat,
     *,
     names_run: bool,
+    verb: WritingVerb = "translate",
 ) -> lines.TextJob:
-    """How a run, or several as an ensemble, translates texts; `names_run`: the answers are to be known as theirs."""
+    """How a run, or several as an ensemble, answers texts; `names_run`: the answers are to be known as theirs. The driver is
+    given several of its batches at a time, so that it can sort by length and whoever is done makes room for another; and no more,
+    since a job that is resumed begins with such a group."""
     from glassformer import tasks
+    from glassformer.machine import rows_at_once
 
-    model, config = open_translator(runs, device, step, options, constraints)
+    model, config = open_writer(verb, runs, device, step, options, constraints)
     unknown = lines.Unknown(lambda text: tasks.unknown(model, text))
+    wide = answers_a_text(config)
 
     def answer(texts: Sequence[str]) -> Iterator[lines.Output]:
-        how: dict[str, Any] = {"config": config, "constraints": constraints, "align": shown.align, "trace": shown.trace}
-        for text, answers in zip(texts, tasks.translate_each(model, texts, **how), strict=True):
-            yield shown.output(text, answers, model, answers_a_text(config), unknown)
+        how: dict[str, Any] = {"config": config, "constraints": constraints}
+        if verb == "translate":
+            answered = tasks.translate_each(model, texts, align=shown.align, trace=shown.trace, **how)
+        else:
+            answered = tasks.generate_each(model, texts, **how)
+        for text, answers in zip(texts, answered, strict=True):
+            yield shown.output(verb, text, answers, model, wide, unknown)
 
-    run = "+".join(lines.run_fingerprint(run, step) for run in runs) if names_run else ""
-    said = asdict(config) | asdict(constraints) | asdict(shown)
-    return writing_job("translate", model, config, shown.json, run=run, options=said, answer=answer, unknown=unknown)
+    batch = config.batch_size or lines.BATCH
+    group = BATCHES_TOGETHER * (config.batch_size or max(1, rows_at_once(model.device) // config.beams))
+    return lines.TextJob(
+        verb,
+        "+".join(lines.run_fingerprint(run, step) for run in runs) if names_run else "",
+        asdict(config) | asdict(constraints) | asdict(shown),
+        answer,
+        shown.json,
+        {"answers": []},
+        wide=1 if shown.json else wide,
+        batch=batch,
+        group=max(batch, group),
+        begins=verb == "generate",
+        unknown=unknown,
+    )
+
+
+# ---- translations
 
 
 def write_document(
@@ -205,7 +223,7 @@ def write_document(
     from glassformer.formats.documents.reader import translate_document
 
     write = sys.stdout.buffer.write if out is None else new_file(out)
-    model, config = open_translator(runs, device, step, options, constraints)
+    model, config = open_writer("translate", runs, device, step, options, constraints)
     if in_lines:
         sentences = [line for _number, line in numbered_lines(file, ReadContext())]
         answers = tasks.translate_in_context(model, sentences, config=config, constraints=constraints)

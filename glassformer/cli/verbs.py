@@ -13,8 +13,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from importlib import metadata
 from typing import Annotated, Any
@@ -34,7 +33,7 @@ from glassformer.cli.train import train
 from glassformer.cli.translate import translate
 from glassformer.config import PARTS, VERSION, DecodeConfig, did_you_mean
 from glassformer.errors import ConfigError
-from glassformer.language import _, language, localized
+from glassformer.language import _, localized
 from glassformer.screen import be_quiet, warn
 
 Verbs = dict[str, tuple[Callable[..., Any], ...]]
@@ -133,39 +132,33 @@ def make_app() -> typer.Typer:
 
 # ---- help in the person's language
 
-CHINESE_WORD = re.compile(
-    r"\s*[（“《]*(?:[\u3400-\u9fff]|[^\s\u3400-\u9fff（“《，。；：、！？）”》]+|\S)[，。；：、！？）”》]*\s*"
-)
-"""What no line is broken in: a Chinese character or a name of Latin letters, with the signs that belong to it."""
+PANELS = {
+    "OPTIONS_PANEL_TITLE": _("Options"),
+    "ARGUMENTS_PANEL_TITLE": _("Arguments"),
+    "COMMANDS_PANEL_TITLE": _("Commands"),
+    "REQUIRED_LONG_STRING": _("[required]"),
+    "DEFAULT_STRING": _("[default: {}]"),
+}
+"""The words that Typer itself puts into help."""
 
 
-@contextmanager
-def panels_in_the_persons_language() -> Iterator[None]:
-    """The words that Typer itself puts into help, translated while a command runs."""
-    import rich._wrap
+def have_typer_speak() -> None:
+    """Put Typer's own words into the person's language; and have it break lines of Chinese, which has no blanks to break at,
+    anywhere: a table would cut them off."""
     from typer import rich_utils
 
-    headings = ("OPTIONS_PANEL_TITLE", "ARGUMENTS_PANEL_TITLE", "COMMANDS_PANEL_TITLE")
-    names = (*headings, "REQUIRED_LONG_STRING", "DEFAULT_STRING", "_make_rich_text")
-    english: dict[str, Any] = {name: getattr(rich_utils, name) for name in names}
-    re_word = rich._wrap.re_word
+    make_text: Any = getattr(rich_utils._make_rich_text, "__wrapped__", rich_utils._make_rich_text)
 
+    @functools.wraps(make_text)
     def make_folding_text(*args: Any, **options: Any) -> Any:
-        text = english["_make_rich_text"](*args, **options)
+        text = make_text(*args, **options)
         if hasattr(text, "overflow"):
-            text.overflow = "fold"  # Chinese has no blanks to break at; a table would cut it off
+            text.overflow = "fold"
         return text
 
-    for name in names[:-1]:
-        setattr(rich_utils, name, localized(english[name]))
     rich_utils._make_rich_text = make_folding_text
-    rich._wrap.re_word = CHINESE_WORD if language() == "zh" else re_word
-    try:
-        yield
-    finally:
-        rich._wrap.re_word = re_word
-        for name, text in english.items():
-            setattr(rich_utils, name, text)
+    for name, text in PANELS.items():
+        setattr(rich_utils, name, localized(text))
 
 
 def translated_help(text: str) -> str:
@@ -210,17 +203,16 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     command = typer.main.get_command(make_app())
     if words in ([], ["--help"], ["-h"]) and "_GLASSFORMER_COMPLETE" not in os.environ:
         command = with_first_verbs(command)
-    command = in_the_persons_language(command)
+    have_typer_speak()
     try:
-        with panels_in_the_persons_language():
-            code = command.main(args=words, prog_name="glassformer", standalone_mode=False)
+        code = in_the_persons_language(command).main(args=words, prog_name="glassformer", standalone_mode=False)
     except Exception as error:
         # Typer's own exceptions; which package they live in differs between its versions.
         if not hasattr(error, "format_message"):
             raise
         if type(error).__name__ == "NoArgsIsHelpError":
             return 2
-        raise ConfigError(sentence_of(error, words)) from None
+        raise ConfigError(sentence_of(error)) from None
     return code if isinstance(code, int) else 0
 
 
@@ -230,20 +222,13 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
 def settings_of(command: Any) -> dict[str, str]:
     """The settings that a verb takes without an option of their own, by what that would be called: `train.steps` by `steps`."""
     names = {parameter.name for parameter in command.params}
-    settings: dict[str, str] = {}
-    if "settings" in names:
-        settings = {field.name: f"--set {field.name}" for field in fields(DecodeConfig) if field.name not in names}
-    elif "overrides" in names:
-        both = [(field.name, f"{part}.{field.name}") for part, config in PARTS.items() for field in fields(config)]
-        settings = dict(reversed(both))  # of two parts' the first one's
-    return {name.replace("_", "-"): setting for name, setting in settings.items()}
-
-
-def with_value(setting: str, option: str, words: Sequence[str]) -> str:
-    """A setting as it is written, with what the words of a command line have as the option's value."""
-    place = next((i for i, word in enumerate(words) if word.partition("=")[0] == option), len(words))
-    value = [*words, "", ""][place].partition("=")[2] or [*words, "", ""][place + 1]
-    return f"{setting}={value if value and not value.startswith('-') else '…'}"
+    parts = {"decode": DecodeConfig} if "settings" in names else PARTS if "overrides" in names else {}
+    written = [(field.name, part) for part, config in parts.items() for field in fields(config)]
+    return {
+        name.replace("_", "-"): f"--set {name}=…" if "settings" in names else f"{part}.{name}=…"
+        for name, part in reversed(written)  # of two parts' the first one's
+        if name not in names
+    }
 
 
 def unknown_command(word: str, known: Sequence[str]) -> str:
@@ -260,21 +245,19 @@ def unknown_command(word: str, known: Sequence[str]) -> str:
     return _("there is no command {word!r}{suggestion}", meant, did_you_mean(meant, known))
 
 
-def unknown_option(option: str, error: Any, words: Sequence[str]) -> str:
+def unknown_option(option: str, error: Any) -> str:
     """What is said of an option that a verb has not."""
-    context, name = getattr(error, "ctx", None), option.lstrip("-").replace("_", "-")
-    settings = {} if context is None else settings_of(context.command)
-    meant = {each: with_value(setting, option, words) for each, setting in settings.items()}
+    settings, name = settings_of(error.ctx.command), option.lstrip("-").replace("_", "-")
     if name in settings:
-        return _("{option} is a setting and no option; write {setting}", option, meant[name])
-    meant |= {str(other).lstrip("-"): str(other) for other in getattr(error, "possibilities", None) or []}
-    close = difflib.get_close_matches(name, meant, n=1)
-    suggestion = _(" (did you mean {name!r}?)", meant[close[0]]) if close else ""
+        return _("{option} is a setting and no option; write {setting}", option, settings[name])
+    known = settings | {str(other).lstrip("-"): str(other) for other in error.possibilities or []}
+    close = difflib.get_close_matches(name, known, n=1)
+    suggestion = _(" (did you mean {name!r}?)", known[close[0]]) if close else ""
     return _("there is no option {option}{suggestion}", option, suggestion)
 
 
-def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
-    """What is wrong with a command line (its `words`), in one line, and where to look it up."""
+def sentence_of(error: Any) -> str:
+    """What is wrong with a command line, in one line, and where to look it up."""
     context, option = getattr(error, "ctx", None), getattr(error, "option_name", None)
     path = "glassformer" if context is None else context.command_path
     message = " ".join(str(error.format_message()).split()).rstrip(".")
@@ -283,10 +266,9 @@ def sentence_of(error: Any, words: Sequence[str] = ()) -> str:
         if match[1] in MOVED or "glassformer-lab" in mistake:
             return mistake
     elif option is not None and type(error).__name__ == "NoSuchOption":
-        mistake = unknown_option(option, error, words)
+        mistake = unknown_option(option, error)
     elif option is not None and (match := re.search(r"requires (an|\d+) argument", message)):
-        value, values = _("{option} takes a value", option), _("{option} takes {count} values", option, match[1])
-        mistake = value if match[1] == "an" else values
+        mistake = _("{option} takes a value", option)
     elif match := re.fullmatch("Missing argument (.*)", message):
         mistake = _("missing argument {name}", match[1])
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -95,3 +96,11 @@ def test_every_verb_has_the_guard(
             if code != 2:
                 break
         assert code == DEFECT and "defect of glassformer" in said, (words, said)
+
+
+@pytest.mark.slow
+def test_without_docstrings_there_is_one_sentence() -> None:
+    """Under `python -OO`. Broken variant: options without their names, and a traceback."""
+    command = [sys.executable, "-OO", "-m", "glassformer", "train", "dates"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "python -OO" in done.stderr and done.stderr.count("\n") == 1

@@ -205,9 +205,6 @@ MISTAKES: list[tuple[str, str]] = [
     ("improve runs/mt --only clean", "--only is distill or backtranslate, not 'clean'"),
     ("improve pairs.tsv --jobs 2", "`glassformer improve` does not take --jobs"),
     ("info nowhere.json --tokenize Hund", "nowhere.json cannot be read"),
-    ("info runs/mt --tokenize Hund --side left", "--side is source or target"),
-    ("info runs/mt --ids Hund", "--ids takes ids"),
-    ("info runs/mt --ids '4 99999'", "there is no token 99999"),
     # ---- how it was called before
     ("backtranslate runs/mt --file lines.txt", "now: glassformer improve RUN --only backtranslate --text FILE --out"),
     ("distill runs/mt", "distill is written differently now: glassformer improve RUN --only distill"),

@@ -83,16 +83,6 @@ def test_every_verb_tells(verb: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == ""
 
 
-def test_capitals_whose_small_letters_are_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What to train anew with is said; broken variant: said of a letter that is unknown in small, too."""
-    run = make_run(tmp_path / "run")
-    translate.translate(run, ["XYLOPHONE Ω"], device="cpu", max_new_tokens=1)
-    assert "data.lowercase=true" in capsys.readouterr().err
-    translate.translate(run, ["the Ω"], device="cpu", max_new_tokens=1)
-    shown = capsys.readouterr().err
-    assert "unknown: 'Ω'" in shown and "lowercase" not in shown
-
-
 def test_the_first_few_are_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a file of several groups, and of a text that is shown as it is written."""
     run, file = make_run(tmp_path / "run", **RUNS["translate"]), tmp_path / "in.txt"

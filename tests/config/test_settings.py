@@ -12,7 +12,7 @@ import pytest
 from docs.make_settings import settings_page
 from glassformer import machine
 from glassformer.cli.verbs import run_command
-from glassformer.config import PARTS, PRESETS
+from glassformer.config import PARTS
 from glassformer.config.fields import bounds_of, type_hints
 from glassformer.config.recipe import settings_of
 from glassformer.errors import ConfigError
@@ -64,9 +64,6 @@ def test_settings_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
     run_command(["info", "--settings", "train.schedule"])
     text = capsys.readouterr().out
     assert "cosine" in text and "warmup" not in text.split("schedule", 1)[0]
-    run_command(["info", "--presets"])
-    text = capsys.readouterr().out
-    assert all(name in text for name in PRESETS)
     with pytest.raises(ConfigError, match="did you mean 'train'"):
         run_command(["info", "--settings", "trian"])
     with pytest.raises(ConfigError, match="did you mean 'steps'"):

@@ -8,7 +8,7 @@ from glassformer.cli.verbs import groups, run_command
 from glassformer.errors import UserError
 
 asked = [["--help"], ["--version"], ["recipes"], ["data", "check", "--help"], ["reproduce"]]
-asked += [["info", "--settings"], ["info", "--presets"]]
+asked += [["info", "--settings"]]
 asked += [[verb, "--help"] for verbs in groups().values() for verb in verbs]
 for arguments in asked:
     with contextlib.redirect_stdout(io.StringIO()) as out:

@@ -236,8 +236,7 @@ def compare(
         with writing(out):
             out.mkdir(parents=True, exist_ok=True)
             write_atomically(OwnedFiles(out).claim("compare.json")[0], to_json(found.to_dict()))
-            config = models[0].model.config
-            study.draw(found, config.attentions, max(map(config.heads_of, config.attentions)), out)
+            study.draw(found, out)
     if as_json:
         print(json.dumps(found.to_dict(), ensure_ascii=False))
     else:

@@ -4,12 +4,11 @@ do they look differently (the distance of each head of the one to the nearest he
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from glassformer import plots, probe
@@ -197,24 +196,8 @@ def compare(
     return Comparison(names, split, count, scores, sentences, attention, why_not)
 
 
-def draw(found: Comparison, attentions: Sequence[str], n_head: int, out: Path) -> list[Path]:
-    """The comparison as figures; the files they are in."""
+def draw(found: Comparison, out: Path) -> list[Path]:
+    """Each score's difference with its interval as a figure; the files it is in."""
     scores = {name: (p.difference.value, p.difference.low, p.difference.high) for name, p in found.scores.items()}
     better = {name: name not in BETTER_WHEN_LOWER for name in scores}
-    paths = plots.save(plots.differences(scores, better, found.names), out / "scores")
-    pairs = [(s.first_loss, s.second_loss) for s in found.sentences if not math.isnan(s.first_loss + s.second_loss)]
-    if pairs:
-        a, b = np.array(pairs).T
-        paths += plots.save(plots.losses_apart(a, b, found.names), out / "sentences")
-    if found.attention:
-        grid = np.full((len(attentions), n_head), np.nan)
-        words = [["" for _ in range(n_head)] for _ in attentions]
-        for name, apart in found.attention.items():
-            module, _, head = name.partition(":")
-            row = attentions.index(module)
-            grid[row, int(head)] = apart.distance
-            words[row][int(head)] = f"→ {apart.nearest.partition(':')[2]}\n{apart.distance:.2f}"
-        rows = [name.replace(".", " ").replace("attention", "self") for name in attentions]
-        figure = plots.head_distances(grid, words, rows, [str(i) for i in range(n_head)], found.names)
-        paths += plots.save(figure, out / "attention")
-    return paths
+    return plots.save(plots.differences(scores, better, found.names), out / "scores")

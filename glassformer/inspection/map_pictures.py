@@ -177,23 +177,6 @@ def rollout_figure(inside: Inspection) -> Any:
     return map_figure(weights, *sides, title, "share", float(weights.max()), ("position", "input token"))
 
 
-def across_figure(inside: Inspection) -> Any | None:
-    """The heads of the last kind of attention at every checkpoint, and the loss above them."""
-    kind, layers = list(inside.activations.attentions.items())[-1]
-    heads = [(n, h, number) for n, layer in enumerate(layers) for h, number in enumerate(layer.head_ids)][:16]
-    if not inside.across or not heads:
-        return None
-    maps = [
-        {i: with_masks(inside, kind, view.activations.weights(kind)[n][h]) for i, view in enumerate(inside.across)}
-        for n, h, _ in heads
-    ]
-    fig, axis = plots.figure(1.0 * len(inside.across) + 1.2, 1.0 * len(heads) + 1.2)
-    titles = [f"{view.name}\nloss {view.activations.loss:.2g}" for view in inside.across]
-    mosaic(axis, maps, [f"{n}.{number}" for n, _, number in heads], titles, size=8)
-    plots.heading(fig, f"{NAMES[kind]} at every checkpoint (layer.head; colour from 0 to 1)", size=10)
-    return fig
-
-
 def draw_cross_attention(model: TextModel, text: str, stem: Path) -> list[Path]:
     """What the decoder looks at while it writes its answer: every head's cross-attention as a figure."""
     inside = look_inside(model, text, explained=False, tree=False)

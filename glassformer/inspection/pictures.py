@@ -1,4 +1,5 @@
-"""The views of `look` as pictures: PNG and SVG, for papers and slides. What can be turned and hovered over is in the page."""
+"""The views of `look` as pictures: PNG and SVG, for papers and slides. Everything else, and what can be turned and hovered
+over, is in the page."""
 
 from __future__ import annotations
 
@@ -65,67 +66,6 @@ def lens_figure(inside: Inspection) -> Any:
     return fig
 
 
-PARTS = {"attention": ("attention", 0), "cross": ("cross-attention", 2), "mlp": ("MLP", 1)}
-"""The parts of a block: the name and the colour of each."""
-
-
-def norms_figure(inside: Inspection) -> Any:
-    """What each part of a block adds to the residual stream, layer by layer."""
-    stacks = inside.activations.norms
-    fig, axes = plots.figure(4.6 * len(stacks) + 0.6, 3.6, ncols=len(stacks), squeeze=False)
-    for axis, (stack, norms) in zip(axes[0], stacks.items()):
-        layers = np.arange(len(norms.entering))
-        wide = 0.8 / len(norms.parts)
-        for place, (part, values) in enumerate(norms.parts.items()):
-            name, colour = PARTS[part]
-            left = layers + (place - (len(norms.parts) - 1) / 2) * wide
-            axis.bar(left, values.mean(axis=1), wide * 0.92, color=plots.COLOURS[colour], label=name)
-        axis.plot(layers, norms.entering.mean(axis=1), "o--", color="#444444", markersize=4, label="the stream itself")
-        axis.set_xticks(layers, [f"layer {n}" for n in layers], fontsize=8)
-        axis.grid(axis="x", visible=False)
-        axis.set_title(stack)
-        axis.set_ylabel("mean length of the vectors")
-        axis.set_ylim(0, 1.3 * axis.get_ylim()[1])
-        axis.legend(frameon=False, fontsize=8, loc="upper left", ncols=2)
-    plots.heading(fig, "what each part adds to the residual stream")
-    return fig
-
-
-def head_figure(inside: Inspection) -> Any | None:
-    """The last query of the maps.sharpest head: keys, scores, weights, values."""
-    kind, n, h = maps.sharpest(inside)
-    if h < 0:
-        return None
-    from matplotlib.ticker import MaxNLocator
-
-    layer, scaled = inside.activations.attentions[kind][n], inside.model.model.config.scaled_attention
-    queries, keys = maps.axis_pieces(inside, kind)
-    query = len(queries) - 1
-    strongest = np.sort(np.argsort(-layer.weights[h, query], kind="stable")[: maps.LONGEST])
-    shown = len(strongest)
-    q = layer.q[h, query]
-    k, v = (side[layer.kv_head_of[h]][strongest] for side in (layer.k, layer.v))
-    scores = k @ q / (np.sqrt(len(q)) if scaled else 1.0)
-    fig, axes = plots.figure(12.0, 0.22 * shown + 2.2, ncols=4, sharey=True, width_ratios=(3, 2, 2, 3))
-    for axis, numbers in ((axes[0], k), (axes[3], v)):
-        top = float(np.abs(numbers).max()) or 1.0
-        axis.imshow(numbers, cmap=plots.SIGNED, vmin=-top, vmax=top, aspect="auto")
-        axis.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axis.set_xlabel("dimension")
-        axis.grid(False)
-    for axis, numbers, colour in ((axes[1], scores, 0), (axes[2], layer.weights[h, query, strongest], 1)):
-        axis.barh(range(shown), numbers, color=plots.COLOURS[colour])
-        axis.xaxis.set_major_locator(MaxNLocator(3))
-        axis.grid(axis="y", visible=False)
-    for axis, name in zip(axes, ("keys", "q·k / √d" if scaled else "q·k", "weights (softmax)", "values")):
-        axis.set_title(name, fontsize=10)
-        axis.tick_params(axis="y", length=0)
-    axes[0].set_yticks(range(shown), [maps.label(keys[j]) for j in strongest], fontsize=8)
-    title = f"{maps.NAMES[kind]}, layer {n}, head {layer.head_ids[h]}: what {maps.label(queries[query])} asks and gets"
-    plots.heading(fig, title)
-    return fig
-
-
 def beam_figure(inside: Inspection) -> Any | None:
     """Every candidate of every step; lines lead from where it came to what it is."""
     search = inside.search
@@ -166,37 +106,14 @@ def beam_figure(inside: Inspection) -> Any | None:
     return fig
 
 
-def attribution_figure(inside: Inspection) -> Any | None:
-    """What each part pushed each token by, against the token that came next to it."""
-    attribution = inside.attribution
-    if attribution is None:
-        return None
-    shown = min(maps.LONGEST, len(attribution.tokens))
-    pushes = (attribution.terms[:shown, 0] - attribution.terms[:shown, 1]).T
-    names = [inside.names(row) for row in attribution.tokens[:shown, :2].tolist()]
-    fig, axis = plots.figure(max(6.0, 0.42 * shown + 2.8), 0.24 * len(pushes) + 1.8)
-    top = float(np.abs(pushes).max()) or 1.0
-    image = axis.imshow(pushes, cmap=plots.SIGNED, vmin=-top, vmax=top, aspect="auto")
-    labels = [f"{maps.label(token)[:8]}\nnot {maps.label(other)[:8]}" for token, other in names]
-    maps.label_cells(axis, dict(enumerate(attribution.parts)), dict(enumerate(labels)), 7)
-    maps.turn_long_labels(axis, 0.42 * 72, 7)
-    fig.colorbar(image, ax=axis, label="logit of the token minus that of the next best")
-    plots.heading(fig, "attribution: which part pushed for each token (orange) or against it (purple)")
-    return fig
-
-
 FIGURES: dict[str, Callable[[Inspection], Any]] = {
     "maps": maps.maps_figure,
     "map": maps.head_map_figure,
     "alignment": maps.alignment_figure,
     "tokens": tokens_figure,
     "lens": lens_figure,
-    "attribution": attribution_figure,
-    "norms": norms_figure,
     "rollout": maps.rollout_figure,
-    "head": head_figure,
     "beam": beam_figure,
-    "across": maps.across_figure,
 }
 
 

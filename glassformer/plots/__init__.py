@@ -1,7 +1,7 @@
 """Arrays in, figures out: a module a subject, one style for all."""
 
-from glassformer.plots.curves import curves, differences, histogram, losses_apart
-from glassformer.plots.maps import attention_maps, cut_curve, effects, head_distances, kind_map, number, part_maps
+from glassformer.plots.curves import curves, differences, histogram
+from glassformer.plots.maps import attention_maps, cut_curve, effects, kind_map, number, part_maps
 from glassformer.plots.style import (
     COLOURS,
     MAP,
@@ -25,11 +25,9 @@ __all__ = [
     "differences",
     "effects",
     "figure",
-    "head_distances",
     "heading",
     "histogram",
     "kind_map",
-    "losses_apart",
     "missing_glyphs",
     "number",
     "pale_colours",

@@ -107,20 +107,3 @@ def differences(
         axis.annotate(verdict, (1.01, 0.5), xycoords="axes fraction", fontsize=9, color=colour, va="center")
     axes[0, 0].set_title(f"{names[1]} less {names[0]}", loc="left", fontsize=10)
     return fig
-
-
-def losses_apart(first: np.ndarray, second: np.ndarray, names: tuple[str, str]) -> Any:
-    """A point for each example: its loss under the one and under the other; below the line the second is better."""
-    fig, axis = figure(5.2, 4.8)
-    least, most = float(min(first.min(), second.min())), float(max(first.max(), second.max()))
-    log = least > 0 and most / least > 50
-    if log:
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-    axis.plot([least, most], [least, most], color="black", linewidth=1.0)
-    axis.scatter(first, second, s=14, color=COLOURS[0], alpha=0.6, linewidths=0)
-    axis.set_xlabel(f"loss under {names[0]} (nats a token)")
-    axis.set_ylabel(f"loss under {names[1]}")
-    won = int((second < first).sum())
-    axis.set_title(f"{names[1]} is better on {won} of {len(first)}", fontsize=10)
-    return fig

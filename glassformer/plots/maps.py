@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,27 +27,27 @@ def readable_ink(image: Any, value: float) -> str:
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
 
 
-def draw_cells(
-    axis: Any,
-    values: np.ndarray,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    words: Sequence[Sequence[str]] | Callable[[float], str],
-    top: float,
-    *,
-    root: bool = True,
-) -> Any:
-    """A grid in which each cell has its word, from 0 to `top`; by the square root, which shows what is little."""
+def number(value: float) -> str:
+    """Three digits at most, for a small cell."""
+    if np.isnan(value):
+        return ""
+    for digits in (0, 1, 2, 3):
+        if abs(value) >= 10 ** (2 - digits):
+            return f"{value:.{digits}f}"
+    return "0" if abs(value) < 5e-4 else f"{value:.3f}"
+
+
+def draw_cells(axis: Any, values: np.ndarray, rows: Sequence[str], columns: Sequence[str], top: float) -> Any:
+    """A grid in which each cell has its number, from 0 to `top`; by the square root, which shows what is little."""
     from matplotlib.colors import PowerNorm
 
-    norm = PowerNorm(0.5 if root else 1.0, vmin=0, vmax=top, clip=True)
+    norm = PowerNorm(0.5, vmin=0, vmax=top, clip=True)
     image = axis.imshow(np.ma.masked_invalid(values), cmap=MAP, norm=norm, aspect="auto")
     bare(axis, rows, columns)
     for (i, j), value in np.ndenumerate(values):
         if not np.isnan(value):
             ink = readable_ink(image, max(0.0, float(value)))
-            text = words(float(value)) if callable(words) else words[i][j]
-            axis.text(j, i, text, ha="center", va="center", fontsize=7.5, color=ink)
+            axis.text(j, i, number(float(value)), ha="center", va="center", fontsize=7.5, color=ink)
     return image
 
 
@@ -110,16 +110,6 @@ def effects(panels: Sequence[tuple[str, np.ndarray, Sequence[str], Sequence[str]
 # ---- heads
 
 
-def number(value: float) -> str:
-    """Three digits at most, for a small cell."""
-    if np.isnan(value):
-        return ""
-    for digits in (0, 1, 2, 3):
-        if abs(value) >= 10 ** (2 - digits):
-            return f"{value:.{digits}f}"
-    return "0" if abs(value) < 5e-4 else f"{value:.3f}"
-
-
 def part_maps(panels: Sequence[tuple[str, np.ndarray, np.ndarray]], rows: Sequence[str], mlps: Sequence[str]) -> Any:
     """What is lost when a part is cut: for each measure a row for each attention with a column for each head, and beside it the
     MLPs, a row each, in the same colours."""
@@ -133,8 +123,8 @@ def part_maps(panels: Sequence[tuple[str, np.ndarray, np.ndarray]], rows: Sequen
         pair = np.atleast_2d(axes)[place // 2, place % 2 * 2 : place % 2 * 2 + 2]
         top = max(1e-9, float(np.nanmax(heads)), float(np.nanmax(layers)))
         columns = [str(head) for head in range(width)]
-        image = draw_cells(pair[0], heads, rows, columns, number, top)
-        draw_cells(pair[1], layers[:, None], mlps, ["MLP"], number, top)
+        image = draw_cells(pair[0], heads, rows, columns, top)
+        draw_cells(pair[1], layers[:, None], mlps, ["MLP"], top)
         pair[0].set_title(title, fontsize=9, loc="left")
         pair[0].set_xlabel("head", fontsize=8)
         bar = fig.colorbar(image, ax=list(pair), aspect=30, pad=0.02, ticks=MaxNLocator(4))
@@ -173,20 +163,4 @@ def cut_curve(values: Sequence[float], line: float, can_go: int, label: str) -> 
     axis.set_ylabel(label)
     axis.legend(frameon=False)
     log_where_wide(axis, values)
-    return fig
-
-
-def head_distances(
-    grid: np.ndarray,
-    words: Sequence[Sequence[str]],
-    rows: Sequence[str],
-    columns: Sequence[str],
-    names: tuple[str, str],
-) -> Any:
-    """Each head of one model, the nearest head of the other, and how far apart they are: 0 the same, 1 nothing in common."""
-    title = f"{names[0]}: its heads, the nearest of {names[1]},\nand how far apart they look (0 to 1)"
-    fig, axis = figure(0.78 * len(columns) + 2.1, 0.42 * len(rows) + 1.35)
-    draw_cells(axis, grid, rows, columns, words, 1.0, root=False)
-    axis.set_title(title, fontsize=9)
-    axis.set_xlabel("head", fontsize=8)
     return fig

@@ -28,7 +28,7 @@ def check_pictures(folder: Path, names: set[str]) -> None:
         assert ElementTree.parse(folder / f"{name}.svg").getroot().tag.endswith("svg")
 
 
-EVERYWHERE = {"maps", "map", "tokens", "lens", "attribution", "norms", "rollout", "head"}
+EVERYWHERE = {"maps", "map", "tokens", "lens", "rollout"}
 PICTURES = {
     "transformer": EVERYWHERE | {"alignment", "beam"},
     "gpt": EVERYWHERE | {"beam"},
@@ -51,7 +51,7 @@ def test_the_command_writes_a_page_and_pictures(tmp_path: Path) -> None:
     assert "look.html" in done.stdout
     data = page_of((path / "look" / "look.html").read_text(encoding="utf-8"))
     assert data["text"] == TEXT and len(data["across"]) == 2
-    check_pictures(path / "look", PICTURES["transformer"] | {"across"})
+    check_pictures(path / "look", PICTURES["transformer"])
 
 
 def test_the_command_without_pictures(runs: dict[str, Path], tmp_path: Path) -> None:

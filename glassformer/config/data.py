@@ -77,8 +77,7 @@ class DataConfig:
             words, nothing unknown
         tokenizer_file: a finished tokenizer.json instead of training one
         vocab_size: at most; char and word take what occurs
-        extend_vocabulary: fine-tuning: at most so many new tokens, learned from the new training data (char, word,
-            bpe)
+        extend_vocabulary: fine-tuning: at most so many new tokens, learned from the new training data (char, word)
         separate_vocabularies: one tokenizer a side
         bpe_dropout: above 0: training text is cut into pieces with this share of BPE's merges left out; see
             segmentations

@@ -34,7 +34,7 @@ from glassformer.screen import Progress, say, watched
 from glassformer.text.imported import load_tokenizer
 from glassformer.text.languages import lowercase
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.tokenizers import Extended, Extension, Tokenizers, extend
+from glassformer.text.tokenizers import Tokenizers, extend
 
 TARGETS_TRIED = 100_000  # of each split, whether the tokenizer can write them
 BEFORE = 20  # characters that are shown before the first that it cannot
@@ -96,17 +96,13 @@ def keep_tokenizers(config: DataConfig, train: Any, old: Tokenizers) -> Tokenize
     stay if the new ones are among them."""
     labels = labels_of(config, train)
     labels = old.labels if set(labels) <= set(old.labels) else labels
-    if not config.extend_vocabulary:
-        return Tokenizers(old.target, old.source, labels)
-
-    def larger(tokenizer: Tokenizer, sides: tuple[int, ...]) -> Extended:
-        return extend(tokenizer, texts_of(config, train, sides), config.extend_vocabulary)
-
-    if not old.shared:
-        target, source = larger(old.target, (1,)), larger(old.source, (0,))
-        return Tokenizers(target.tokenizer, source.tokenizer, labels, Extension(target.parts, source.parts))
-    joint = larger(old.target, (0, 1) if config.task == "pairs" else (0,))
-    return Tokenizers(joint.tokenizer, joint.tokenizer, labels, Extension(joint.parts, joint.parts))
+    target, source = old.target, old.source
+    if config.extend_vocabulary:
+        sides = (1,) if not old.shared else (0, 1) if config.task == "pairs" else (0,)
+        target = extend(old.target, texts_of(config, train, sides), config.extend_vocabulary)
+        source = target if old.shared else extend(old.source, texts_of(config, train), config.extend_vocabulary)
+    added = target.vocab_size - old.target.vocab_size, source.vocab_size - old.source.vocab_size
+    return Tokenizers(target, source, labels, added)
 
 
 def learn_tokenizers(config: DataConfig, train: Any, count: int) -> Tokenizers:

@@ -6,8 +6,6 @@ be moved or deleted, and a run that is stopped and resumed is the one that was n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -22,29 +20,26 @@ from glassformer.runs import checkpoint
 from glassformer.runs.checkpoint import read_checkpoint, write_checkpoint
 from glassformer.runs.folder import RunFolder
 from glassformer.text.tokenizer import CONTROL
-from glassformer.text.tokenizers import Extension
 
 NEW_ROW_NOISE = 0.1
 """How far new rows scatter around the mean they begin at, as a share of the scatter of the old ones."""
 
 
-def grown(table: Tensor, parts: Sequence[tuple[int, ...]], draw: torch.Generator) -> Tensor:
-    """A table with a row more for each new token: the mean of the rows of the tokens it is made of, or of all words, and a
-    little noise, so that no two are one."""
-    if not parts:
+def grown(table: Tensor, count: int, draw: torch.Generator) -> Tensor:
+    """A table with `count` rows more, for new tokens: the mean of all words' rows, and a little noise, so that no two are one."""
+    if not count:
         return table
     words = table[CONTROL:]
     mean, spread = words.mean(0), words.std(0, correction=0)
-    rows = [table[list(indices)].mean(0) if indices else mean for indices in parts]
-    noise = torch.randn((len(parts), *table.shape[1:]), generator=draw) * spread * NEW_ROW_NOISE
-    return torch.cat([table, torch.stack(rows) + (noise if table.dim() > 1 else 0)])
+    noise = torch.randn((count, *table.shape[1:]), generator=draw) * spread * NEW_ROW_NOISE
+    return torch.cat([table, mean.expand(count, *mean.shape) + (noise if table.dim() > 1 else 0)])
 
 
 def starting_weights(
-    old: dict[str, Tensor], config: ModelConfig, extension: Extension, seed: int
+    old: dict[str, Tensor], config: ModelConfig, added: tuple[int, int], seed: int
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """The weights of a model of this config as far as the old ones go, and what begins anew: new rows from old ones, a head for
-    other labels from nothing."""
+    """The weights of a model of this config as far as the old ones go, and what begins anew: rows of the tokens `added` to target
+    and source from old ones, a head for other labels from nothing."""
     torch.manual_seed(seed)
     out = {name: tensor.clone() for name, tensor in model_tensors(build_model(config)).items()}
     draw = torch.Generator().manual_seed(seed)
@@ -52,7 +47,7 @@ def starting_weights(
     for name, tensor in out.items():
         weight = old.get(name)
         if weight is not None and is_vocabulary(name):
-            weight = grown(weight, extension.source if name.startswith("source_") else extension.target, draw)
+            weight = grown(weight, added[name.startswith("source_")], draw)
         if weight is not None and weight.shape == tensor.shape:
             out[name] = weight.clone()
         elif name.startswith("head."):
@@ -75,14 +70,14 @@ def is_vocabulary(name: str) -> bool:
     return name in (*words, "output_bias", "head.bias")
 
 
-def write_start(draft: RunFolder, start: RunFolder, recipe: Recipe, extension: Extension) -> list[str]:
+def write_start(draft: RunFolder, start: RunFolder, recipe: Recipe, added: tuple[int, int]) -> list[str]:
     """Writes the weights that a run begins with, those of the run `start`, into its folder; what is new in them, in words."""
-    weights, fresh = starting_weights(model_tensors(start.load_model()), recipe.model, extension, recipe.train.seed)
-    state = {"step": 0, "run": draft.id, "from": draft.facts["from"], "new_tokens": len(extension.target)}
+    weights, fresh = starting_weights(model_tensors(start.load_model()), recipe.model, added, recipe.train.seed)
+    state = {"step": 0, "run": draft.id, "from": draft.facts["from"], "new_tokens": added[0]}
     write_checkpoint(draft.start, {"model": weights}, state)
     notes = [_("beginning with the weights of {path}", start.path)]
-    if extension.target or extension.source:
-        notes.append(_("{n_target:,} new tokens in the vocabulary", len(extension.target)))
+    if any(added):
+        notes.append(_("{n_target:,} new tokens in the vocabulary", added[0]))
     if fresh:
         notes.append(_("the head begins anew ({n_fresh} tensors)", len(fresh)))
     return notes

@@ -243,26 +243,19 @@ def test_what_was_chosen_for_pieces_of_words_gives_way_to_a_run_of_whole_words(
     assert RunFolder.open(tmp_path / "tuned").recipe.data.bpe_dropout == 0
 
 
-@pytest.mark.parametrize("kind", ["char", "word", "bpe"])
-def test_old_texts_stay_as_they_were_cut_and_new_ones_are_shorter_or_known(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["char", "word"])
+def test_old_texts_stay_as_they_were_cut_and_new_ones_are_known(kind: str) -> None:
     old, new = ["one two three", "two four"] * 5, ["zwölf größer", "zwölf Größe zwölf"] * 5
     before = Tokenizer.train(kind, old, 290)
-    found = extend(before, new, 12)
-    after = found.tokenizer
+    after = extend(before, new, 12)
     assert before.vocab_size < after.vocab_size <= before.vocab_size + 12
-    assert len(found.parts) == after.vocab_size - before.vocab_size
     assert after.encode_batch(old) == before.encode_batch(old)
     assert [after.pieces([i]) for i in range(before.vocab_size)] == [
         before.pieces([i]) for i in range(before.vocab_size)
     ]
     assert UNK not in after.encode("zwölf")
-    if kind == "bpe":
-        assert len(after.encode("zwölf")) < len(before.encode("zwölf"))
-        for number, parts in enumerate(found.parts):
-            ids = [before.vocab_size + number]
-            assert after.decode(ids) == after.decode(parts)
     assert all(after.decode(after.encode(text)) == text for text in new) or kind == "word"
-    assert extend(before, new, 12).tokenizer.library.to_str() == after.library.to_str()
+    assert extend(before, new, 12).library.to_str() == after.library.to_str()
 
 
 def test_new_rows_begin_near_those_they_are_made_of(base: RunFolder, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from glassformer.config import DataConfig, ModelConfig, TrainConfig
-from glassformer.data.batches import SentenceBatches, waste
+from glassformer.data.batches import Batch, SentenceBatches
 from glassformer.data.builtin import open_builtin
 from glassformer.data.examples import Pairs
 from glassformer.data.tokens import TokenFile
@@ -70,6 +70,17 @@ class Work:
 
     def files(self) -> Pairs:
         return Pairs(*(TokenFile.of([pair[side] for pair in self.pairs], self.words) for side in (0, 1)))
+
+
+def waste(batches: Iterable[Batch]) -> float:
+    """The part of all positions, source and target, that is padding."""
+    real = total = 0
+    for batch in batches:
+        for rows in (batch.source, batch.rows):
+            if rows is not None:
+                real += int(rows.real.sum())
+                total += rows.tokens.numel()
+    return 1 - real / total if total else 0.0
 
 
 def dates(args: argparse.Namespace) -> Work:

@@ -3,6 +3,7 @@ their contents, whatever the layout."""
 
 import itertools
 import random
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -92,3 +93,14 @@ def one_epoch(batches, epoch: int = 0) -> list[Batch]:
 def numbered(n: int) -> TokenFile:
     """A text whose token i is CONTROL + i: every token tells its place."""
     return TokenFile.of([list(range(CONTROL, CONTROL + n))], CONTROL + n)
+
+
+def waste(batches: Iterable[Batch]) -> float:
+    """The part of all positions, source and target, that is padding."""
+    real = total = 0
+    for batch in batches:
+        for rows in (batch.source, batch.rows):
+            if rows is not None:
+                real += int(rows.real.sum())
+                total += rows.tokens.numel()
+    return 1 - real / total if total else 0.0

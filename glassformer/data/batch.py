@@ -11,7 +11,7 @@ import itertools
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,17 +92,6 @@ def cut_rows(rows: Rows, start: int, height: int, one_shape: bool) -> Rows:
     columns = parts[1].any(dim=0).nonzero()
     width = int(columns[-1]) + 1 if len(columns) else 1
     return Rows(parts[0][:, :width], parts[1][:, :width], parts[2][:, :width], rows.layout)
-
-
-def waste(batches: Iterable[Batch]) -> float:
-    """The part of all positions, source and target, that is padding."""
-    real = total = 0
-    for batch in batches:
-        for rows in (batch.source, batch.rows):
-            if rows is not None:
-                real += int(rows.real.sum())
-                total += rows.tokens.numel()
-    return 1 - real / total if total else 0.0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from glassformer.config import DataConfig, Recipe
-from glassformer.data.batch import Batch, Batches, EpochPlan, waste
+from glassformer.data.batch import Batch, Batches, EpochPlan
 from glassformer.data.block_batches import BlockBatches
 from glassformer.data.examples import Classify, Examples, Tag, paired
 from glassformer.data.sentence_batches import Redraw, SentenceBatches
@@ -146,5 +146,4 @@ __all__ = [
     "make_batches",
     "recipe_batches",
     "token_file",
-    "waste",
 ]

@@ -21,7 +21,6 @@ import contextlib
 import json
 import os
 import re
-import time
 import tomllib
 import unicodedata
 import zipfile
@@ -41,7 +40,7 @@ from glassformer.errors import UserError
 from glassformer.files import durable, structured
 from glassformer.files.owned import OwnedFiles
 from glassformer.language import _
-from glassformer.screen import Progress
+from glassformer.screen import say
 
 if TYPE_CHECKING:
     import requests
@@ -147,11 +146,11 @@ def download(url: str, folder: Path) -> Path:
 
     pooch.get_logger().setLevel("ERROR")  # it would print checksums that are noted here anyway
     fetcher = pooch.HTTPDownloader(
-        progressbar=DownloadDisplay(url.rsplit("/", 1)[-1]),
         headers={"User-Agent": "glassformer"},  # some publishers refuse that of a library
         timeout=TIMEOUT,
         hooks={"response": refuse_downgrade},
     )
+    say(_("downloading {url}", shown(url)))
     try:
         return Path(pooch.retrieve(url, known_hash=None, fname="file", path=folder, downloader=fetcher))
     except UserError:
@@ -169,30 +168,6 @@ def download(url: str, folder: Path) -> Path:
                 "the download of {url} broke off ({why}); nothing was kept, try again", shown(url), why
             ) from None
         raise UserError("{url} cannot be reached: {reason}", shown(url), why) from None
-
-
-class DownloadDisplay:
-    """The house's display, as pooch wants one: `total` is set where it is known, then update, reset and close are called."""
-
-    def __init__(self, name: str) -> None:
-        self.display = Progress(f"downloading {name}", 1)
-        self.total: float | None = None
-        self.bytes = 0
-
-    def update(self, size: int) -> None:
-        """So many bytes more."""
-        self.bytes += size
-        spent, size_so_far = max(1e-3, time.monotonic() - self.display.began), self.bytes / 1e6
-        self.display.total = float(self.total or 1)
-        self.display.update(self.bytes if self.total else 0, f"{size_so_far:,.1f} MB  {size_so_far / spent:,.1f} MB/s")
-
-    def reset(self) -> None:
-        """Back to the beginning, as pooch does once a download is complete."""
-        self.bytes = 0
-
-    def close(self) -> None:
-        """Takes the display away."""
-        self.display.__exit__()
 
 
 # Cutting into splits

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -32,29 +32,26 @@ Flat = Int[np.ndarray, " m"]
 Ids = Int[np.ndarray, " n"]
 
 
-@runtime_checkable
-class Examples(Protocol):
+class Examples:
     """`source_lengths` and `row_lengths` count control tokens; source lengths are 0 where there is only one side."""
 
-    has_source: bool
+    has_source = False
 
-    @property
-    def source_lengths(self) -> Ids:
-        """Tokens of each example's source, EOS included; 0 where there is none."""
-
-    @property
-    def row_lengths(self) -> Ids:
-        """Tokens of each example in the rows that are learned from."""
+    def __init__(self, row_lengths: Ids, source_lengths: Ids | None = None) -> None:
+        self.row_lengths = row_lengths
+        self.source_lengths = np.zeros_like(row_lengths) if source_lengths is None else source_lengths
 
     def numbers(self, ids: Ids) -> Ids:
         """The numbers of these examples in their file: their own, but where a long one is several."""
+        return ids
 
     def sources(self, ids: Ids) -> Flat:
         """The source tokens of these examples, one after the other."""
+        raise TypeError("these examples have one side only")
 
     def rows(self, ids: Ids) -> tuple[Flat, Flat]:
         """Tokens and labels, equally long."""
-        ...
+        raise NotImplementedError
 
 
 class Window(NamedTuple):
@@ -137,7 +134,7 @@ def before(last: int, file: TokenFile, ids: Ids) -> Flat:
     return around(file, ids, None, last)
 
 
-class Pairs:
+class Pairs(Examples):
     """Source and target for the encoder-decoder: the source closed by EOS, the target from BOS on, its labels one place on."""
 
     has_source = True
@@ -145,12 +142,7 @@ class Pairs:
     def __init__(self, source: TokenFile, target: TokenFile) -> None:
         check_equal(len(source), len(target), "source", "target")
         self.source, self.target = source, target
-        self.source_lengths = source.lengths + 1
-        self.row_lengths = target.lengths + 1
-
-    def numbers(self, ids: Ids) -> Ids:
-        """These numbers."""
-        return ids
+        super().__init__(target.lengths + 1, source.lengths + 1)
 
     def sources(self, ids: Ids) -> Flat:
         """The tokens of these sources, each closed by EOS, one after the other."""
@@ -161,25 +153,7 @@ class Pairs:
         return after(BOS, self.target, ids), before(EOS, self.target, ids)
 
 
-class OneSided:
-    """Examples that are one text."""
-
-    has_source = False
-
-    def __init__(self, row_lengths: Ids) -> None:
-        self.row_lengths = row_lengths
-        self.source_lengths = np.zeros_like(row_lengths)
-
-    def numbers(self, ids: Ids) -> Ids:
-        """These numbers."""
-        return ids
-
-    def sources(self, ids: Ids) -> Flat:
-        """An error: there is none."""
-        raise TypeError("these examples have one side only")
-
-
-class Prompts(OneSided):
+class Prompts(Examples):
     """Pairs for a decoder alone: EOS closes the prompt, the loss is on the answer and the EOS that closes it."""
 
     def __init__(self, source: TokenFile, target: TokenFile) -> None:
@@ -206,7 +180,7 @@ def paired(family: str, files: Mapping[str, TokenFile]) -> Pairs | Prompts:
     return (Pairs if family == "transformer" else Prompts)(files["source"], files["target"])
 
 
-class Classify(OneSided):
+class Classify(Examples):
     """A text and its class, which is the label of the first place (or of the last, `at_the_end`); the others have none."""
 
     def __init__(
@@ -225,7 +199,7 @@ class Classify(OneSided):
         return tokens, labels
 
 
-class Tag(OneSided):
+class Tag(Examples):
     """`tags` has a number for each token of the text: the tag at a word's first piece, IGNORE at its other pieces. A text of
     more than `limit` tokens, control tokens included, is read in windows, each tag being the label of one of them."""
 

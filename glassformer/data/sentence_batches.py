@@ -80,8 +80,6 @@ Redraw = Callable[[int, Shape, threading.Event], Examples]
 """Makes the examples of a later epoch (data/redraw.py), none longer than the shape, unless the event is set meanwhile."""
 
 TIGHT = 0.045  # one sentence a row, as long as padding stays below this
-WELL_PACKED = 0.02  # a row shape is good enough below this
-SAMPLE = 2000  # sentences on which row shapes are tried
 
 
 class SentenceBatches(Batches):
@@ -168,7 +166,9 @@ class SentenceBatches(Batches):
             # Very long sources would make very wide rows: keep the wider side within twice the width asked for.
             asked = min(self.row_width, self.budget) if ratio <= 2 else min(self.row_width * 2 / ratio, self.budget)
             width = max(up_to_8(longest_t), int(asked) // 8 * 8)
-            return [self.tightest(width, up_to_8(longest_t), up_to_8(longest_s), ratio)]
+            below = int(width * ratio) // 8 * 8 if self.examples.has_source else -8
+            widths_s = (max(up_to_8(longest_s), below), max(up_to_8(longest_s), below + 8))
+            return [min((Shape(width_s, width) for width_s in widths_s), key=self.least_waste)]
         widest = max(longest_t, self.budget)
         width = min(widest, max(16, round(4 * float(self.target.mean())), round(longest_t / 8)))
         shapes = [Shape(round(width * ratio), width)]
@@ -177,22 +177,6 @@ class SentenceBatches(Batches):
             shapes.append(Shape(round(width * ratio), width))
         shapes[-1] = Shape(max(longest_s, shapes[-1].source), width)
         return shapes
-
-    def tightest(self, width: int, least_t: int, least_s: int, ratio: float) -> Shape:
-        """Of shapes `width` wide or a little less, in multiples of 8, the first that a sample packs into well."""
-        by_length = np.lexsort((self.source, self.target))
-        sample = by_length[:: max(1, len(by_length) // SAMPLE)]
-        source, target = self.source[sample], self.target[sample]
-        tried: dict[Shape, float] = {}
-        for width_t in range(width, max(least_t, width - 24) - 1, -8):
-            below = int(width_t * ratio) // 8 * 8
-            widths_s = (max(least_s, below), max(least_s, below + 8)) if self.examples.has_source else (0,)
-            shape = min((Shape(width_s, width_t) for width_s in widths_s), key=self.least_waste)
-            rows = len(pack(source, target, [shape]).shape_of)
-            tried[shape] = 1 - float(source.sum() + target.sum()) / (rows * (shape.source + shape.target))
-            if tried[shape] < WELL_PACKED:
-                return shape
-        return min(tried, key=lambda shape: tried[shape])
 
     def least_waste(self, shape: Shape) -> float:
         """Of rows of this shape, if the fuller side were packed without a gap."""

@@ -71,15 +71,13 @@ def has_empty_side(task: str, example: Any) -> bool:
 class DataReader:
     """One reading of all that a configuration names (or of `given`, in memory), example by example, split by split.
 
-    `splits`: only these splits; files that hold none of them stay closed. `by_raw_source`: carve splits as runs did whose
-    folder has no examples yet, by the source as it stands in the file.
+    `splits`: only these splits; files that hold none of them stay closed.
     """
 
     config: DataConfig
     given: Any = None
     splits: frozenset[str] = frozenset(SPLITS)
     context: ReadContext | None = None
-    by_raw_source: bool = False
 
     skipped: Skipped = field(default_factory=Skipped)
     empty: Counter[str] = field(default_factory=Counter)  # examples with an empty side, by split
@@ -186,8 +184,7 @@ class DataReader:
                 continue
             self.look_at(row.example)
             example = learned(config, row.example)
-            raw = document or source_of(config.task, row.example if self.by_raw_source else example)
-            key = raw if self.by_raw_source else normalized(raw)
+            key = normalized(document or source_of(config.task, example))
             fallen: Split = split
             if split == "train" and self.split_off and may_hold_out:
                 fallen = split_of(key, config.val_fraction)
@@ -243,10 +240,9 @@ class SplitReader:
 
     config: DataConfig
     split: Split
-    by_raw_source: bool = False
 
     def __iter__(self) -> Iterator[Any]:
-        reader = DataReader(self.config, splits=frozenset({self.split}), by_raw_source=self.by_raw_source)
+        reader = DataReader(self.config, splits=frozenset({self.split}))
         count = 0
         for item in reader:
             if item.split == self.split:
@@ -285,7 +281,7 @@ def why_empty(config: DataConfig, split: Split, *, in_memory: bool = False) -> s
     return _("{name} holds no example to learn from", names)
 
 
-def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False) -> SplitReader:
+def open_split(config: DataConfig, split: Split) -> SplitReader:
     """One split as a re-iterable of examples. Files that are missing are named at once; bad lines when they are met."""
     if config.builtin is not None:
         from glassformer.data.builtin import check_builtin
@@ -296,7 +292,7 @@ def open_split(config: DataConfig, split: Split, *, by_raw_source: bool = False)
             raise UserError("there is no data: set data.train to a file or folder, or data.builtin to a built-in set")
         if split == "test" and config.task == "text":
             raise UserError("there is no test text: set data.test to a file or folder, or use the split val")
-    return SplitReader(config, split, by_raw_source)
+    return SplitReader(config, split)
 
 
 def all_rows(config: DataConfig, split: Split, context: ReadContext) -> Iterator[LocatedExample]:

@@ -17,7 +17,6 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,6 @@ from typing import Any
 
 from glassformer.config import DataConfig
 from glassformer.data.files import Document
-from glassformer.data.sources import open_split
 from glassformer.data.splits import SPLITS, Split
 from glassformer.errors import UserError
 
@@ -50,8 +48,6 @@ class ExampleWriter:
         self.examples = self.learned = 0
         self.rows: list[Any] = []
         self.waiting = 0  # characters of the rows, or words
-        self.beside = ThreadPoolExecutor(1)  # zlib lets other threads run while it packs
-        self.packing: Future[None] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.raw = open(self.temporary, "wb")  # noqa: SIM115 (closed by close)
         self.packed = gzip.GzipFile(filename="", fileobj=self.raw, mode="wb", compresslevel=LEVEL, mtime=0)
@@ -67,14 +63,8 @@ class ExampleWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Has written what has come since the last time; what went wrong with the part before is raised here."""
-        if self.packing is not None:
-            self.packing.result()
-        self.packing = self.beside.submit(self.pack, self.rows)
-        self.rows, self.waiting = [], 0
-
-    def pack(self, rows: list[Any]) -> None:
-        """Writes some rows."""
+        """Writes what has come since the last time."""
+        rows, self.rows, self.waiting = self.rows, [], 0
         import msgspec
 
         try:
@@ -87,10 +77,7 @@ class ExampleWriter:
     def close(self, *, keep: bool = True) -> None:
         """Makes the file complete, or leaves nothing of it."""
         try:
-            with self.beside:
-                self.flush()
-            assert self.packing is not None
-            self.packing.result()
+            self.flush()
             self.packed.close()
             self.raw.flush()
             os.fsync(self.raw.fileno())
@@ -172,11 +159,10 @@ def stored_splits(folder: Path) -> tuple[Split, ...]:
 
 
 def run_examples(config: DataConfig, split: Split, folder: Path, *, repeated: bool = False) -> Any:
-    """The examples of a split of a run, by its data folder: a re-iterable. A run made before examples were kept reads the
-    files its recipe names, and carves splits out of them as it did then."""
+    """The examples of a split of a run, by its data folder: a re-iterable; of one that keeps none, those of its files."""
     if store_path(folder, split).exists():
         return StoredExamples(store_path(folder, split), config.task == "text", repeated)
     if stored_splits(folder):
         there = " and ".join(stored_splits(folder))
         raise UserError("this run has no {split} split: it was made with {there}", split, there)
-    return open_split(config, split, by_raw_source=True)
+    return open_split(config, split)

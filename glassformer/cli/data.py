@@ -105,7 +105,7 @@ def clean(
     as_json: bool = False,
 ) -> None:
     """Repair pairs and take out those that teach wrong things. What is taken is kept in OUT.removed.tsv with the rule that took
-    it, what is repaired in OUT.repaired.tsv as it was, and OUT.report.md and .json show examples of every rule.
+    it, what is repaired in OUT.repaired.tsv as it was, and OUT.report.json shows examples of every rule.
 
     Example: data clean pairs.tsv --out clean.tsv
 
@@ -119,7 +119,7 @@ def clean(
     from glassformer.data.doctor.roles import fields_in_words, pairs_to_clean
 
     stem, write_pairs = stem_of(out), new_file(out)
-    endings = (".removed.tsv", ".repaired.tsv", ".report.md", ".report.json")
+    endings = (".removed.tsv", ".repaired.tsv", ".report.json")
     write = {ending: new_file(Path(f"{stem}{ending}")) for ending in endings}
     sides = [] if languages is None else languages.split(",")
     if len(sides) not in (0, 2):
@@ -135,10 +135,9 @@ def clean(
     facts = cleaned.to_dict()
     write[".removed.tsv"](cleaning.as_tsv(map(cleaned.row, cleaned.removed)))
     write[".repaired.tsv"](cleaning.as_tsv(map(cleaned.row, cleaned.repaired)))
-    write[".report.md"](cleaned.markdown())
     write[".report.json"](json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
     if not cleaned.kept:
-        raise UserError("the rules left no pair of {read:,}; see {report}", cleaned.read, f"{stem}.report.md")
+        raise UserError("the rules left no pair of {read:,}; see {report}", cleaned.read, f"{stem}.report.json")
     is_jsonl = f"{out}".removesuffix(".gz").lower().endswith(ENDINGS[2:])
     text = cleaned.as_jsonl(config.source_field, config.target_field) if is_jsonl else cleaning.as_tsv(cleaned.rows())
     write_pairs(gzip.compress(text.encode("utf-8", "replace"), mtime=0) if out.suffix == ".gz" else text)

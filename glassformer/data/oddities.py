@@ -51,25 +51,18 @@ def is_mojibake(text: str) -> bool:
 
 
 HTML = r"</?(?:p|br|div|span|a|b|i|em|strong|li|ul|td|tr|table|img|font|h[1-6])\b[^<>]*>|&(?:[a-z]{2,8}|#\d+);"
-ZERO_WIDTH_BLANKS = _("zero-width blanks")
-LONG_LINE = _("a line of more than {long:,} characters", LONG)
 ODD: dict[str, Callable[[str], object]] = {
     "NUL": re.compile("\0").search,
     "replacement characters": re.compile("\ufffd").search,
     "control characters": re.compile("[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]").search,
     "HTML": re.compile(HTML, re.I).search,
-    ZERO_WIDTH_BLANKS: INVISIBLE.search,
+    _("zero-width blanks"): INVISIBLE.search,
     _("mojibake (UTF-8 that was read in another encoding)"): is_mojibake,
     _("line ends of old Macintoshes (CR alone)"): re.compile("\r(?!\n|$)").search,
-    LONG_LINE: lambda text: any(len(line) > LONG for line in text.split("\n")),
+    _("a line of more than {long:,} characters", LONG): lambda text: any(len(line) > LONG for line in text.split("\n")),
 }
 """By its name, what finds it."""
-THIRD_COLUMN = _("a third column, which is not read")
-HEADER = _("names of columns, it seems, as the first line of a file")
 QUOTES = _("quotation marks around one side alone")
-KINDS = {str.__str__(kind): kind for kind in (*ODD, THIRD_COLUMN, HEADER, QUOTES)}
-"""Of a name that was read from a file, the one that can be said in another language."""
-
 
 COLUMN_NAMES = """
 source target src tgt trg text label tag sentence translation original input output question answer

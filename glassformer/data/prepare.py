@@ -18,9 +18,9 @@ from typing import Any
 
 from glassformer.config import DataConfig, Recipe
 from glassformer.data import cache
+from glassformer.data.doctor.facts import SplitFacts, remark_in_words
 from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.files import ReadContext
-from glassformer.data.oddities import HEADER, THIRD_COLUMN
 from glassformer.data.origins import named_files
 from glassformer.data.report import DataReport, in_words
 from glassformer.data.sources import DataReader, why_empty
@@ -129,8 +129,8 @@ def read_once(config: DataConfig, folder: Path, given: Any = None, characters: i
     reader = DataReader(config, given, context=context)
     if config.on_error == "skip":
         context.complain = reader.skipped
-    wider = Counter[str]()
-    context.remark = lambda problem: wider.update([problem.kind])
+    remarked = SplitFacts("train")
+    context.remark = remarked.context().remark
     cut_short, kept = False, Counter[str]()  # characters, by split
     files = named_files(config) if given is None else []
     size = sum(file.stat().st_size for file in files if file.is_file())
@@ -150,8 +150,7 @@ def read_once(config: DataConfig, folder: Path, given: Any = None, characters: i
     for split in ("train", "val"):
         if not splits[split].examples:
             raise UserError(why_empty(config, split, in_memory=given is not None))  # type: ignore[arg-type]
-    reader.odd[str.__str__(THIRD_COLUMN)] = wider["third column"]
-    reader.odd[str.__str__(HEADER)] = wider["header"]
+    total = sum(writer.examples for writer in splits.values())
     return DataReport(
         examples={split: writer.examples for split, writer in splits.items() if writer.examples},
         learned=splits["train"].learned,
@@ -159,7 +158,7 @@ def read_once(config: DataConfig, folder: Path, given: Any = None, characters: i
         skipped=reader.skipped.count,
         first_skipped=reader.skipped.first,
         left_out=reader.left_out,
-        odd={kind: count for kind, count in reader.odd.items() if count},
+        remarks=[remark_in_words(config, seen, total) for seen in remarked.remarks.values()],
         in_train=dict(reader.in_train),
         splits=in_words(reader.split_off, config.val_fraction, config.task, config.builtin),
         split_off=reader.split_off,

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from glassformer.config.data import DataConfig
-from glassformer.data.oddities import KINDS, THIRD_COLUMN
 from glassformer.data.origins import shown
 from glassformer.errors import UserError
 from glassformer.files import structured
@@ -34,7 +33,7 @@ class DataReport:
     skipped: int = 0
     first_skipped: list[str] = field(default_factory=list)
     left_out: int = 0
-    odd: dict[str, int] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)  # on columns that are not read, and on their names
     in_train: dict[str, int] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)  # targets that the tokenizer cannot write as they are
     lost_example: list[str] = field(default_factory=list)  # the first of them, and what is written in its place
@@ -78,17 +77,7 @@ class DataReport:
                 self.skipped,
                 shown_lines + more,
             )
-        for kind, count in self.odd.items():
-            total = sum(self.examples.values())
-            if kind == THIRD_COLUMN and count > total / 2:  # no tab inside a sentence: so the file is made
-                yield _(
-                    "{count:,} of {total:,} lines have more than two columns; only the first two are read "
-                    "(data.features_field=3 puts the third before the source)",
-                    count,
-                    total,
-                )
-                continue
-            yield _("{count:,} examples hold {kind}; see `glassformer data check`", count, KINDS.get(kind, kind))
+        yield from self.remarks
         if self.left_out:
             yield _("{count:,} training examples are left out, since they would give away held-out ones", self.left_out)
         for split, count in self.lost.items():

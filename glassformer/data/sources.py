@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 from glassformer.config import DataConfig
 from glassformer.data.files import ReadContext, Skipped, document_pieces, files_below, ignore
-from glassformer.data.oddities import INVISIBLE, LONG, LONG_LINE, QUOTES, ZERO_WIDTH_BLANKS, is_blank, is_quoted_alone
+from glassformer.data.oddities import is_blank
 from glassformer.data.origins import Origin, origins_of, shown
 from glassformer.data.readers import WHERE, LocatedExample, given_splits, read_rows, records_in, rows_of
 from glassformer.data.splits import SPLITS, Split, hash_of, held_out_files, normalized, source_of, split_of, times_of
@@ -82,7 +82,6 @@ class DataReader:
     skipped: Skipped = field(default_factory=Skipped)
     empty: Counter[str] = field(default_factory=Counter)  # examples with an empty side, by split
     in_train: Counter[str] = field(default_factory=Counter)  # training examples that val or test hold as well
-    odd: Counter[str] = field(default_factory=Counter)  # examples with what hardly belongs into a text, by its name
     left_out: int = 0  # training examples that would have given a held-out one away
     split_off: tuple[Split, ...] = ()
 
@@ -182,7 +181,6 @@ class DataReader:
             if has_empty_side(config.task, row.example):
                 self.empty[split] += 1
                 continue
-            self.look_at(row.example)
             example = learned(config, row.example)
             key = normalized(document or source_of(config.task, example))
             fallen: Split = split
@@ -197,17 +195,6 @@ class DataReader:
             times = times_of(origin.weight, key) if fallen == "train" else 1
             if times:
                 yield SplitExample(fallen, learned(config, row.example, origin.tag) if origin.tag else example, times)
-
-    def look_at(self, example: Any) -> None:
-        """Count what can be read and was hardly meant; the rest of what the data doctor knows is his."""
-        sides = example if self.config.task == "pairs" else example[:1] if self.config.task == "classify" else ()
-        for side in sides:
-            if not side.isascii() and INVISIBLE.search(side) is not None:
-                self.odd[ZERO_WIDTH_BLANKS] += 1
-            if len(side) > LONG:
-                self.odd[LONG_LINE] += 1
-        if self.config.task == "pairs" and (is_quoted_alone(*sides) or is_quoted_alone(*reversed(sides))):
-            self.odd[QUOTES] += 1
 
     def of_texts(self, split: Split, origins: tuple[Origin, ...]) -> Iterator[SplitExample]:
         """Files as documents; where val is carved, whole files of many, or the end of one."""

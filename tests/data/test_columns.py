@@ -151,7 +151,7 @@ def test_names_of_columns_in_a_tsv_are_told(names: str, told: bool, tmp_path: Pa
     (tmp_path / "h.tsv").write_text(names + "\n" + "".join(f"{a}\t{b}\n" for a, b in PAIRS), encoding="utf-8")
     config = DataConfig(train=str(tmp_path / "h.tsv"))
     assert any(own.kind == "header" for own in check_config(config).findings) == told
-    assert any("names of columns" in note for note in read_once(config, tmp_path / "run").notes()) == told
+    assert any("names of the columns" in note for note in read_once(config, tmp_path / "run").notes()) == told
     assert bool(first_remarks(config)) == told
 
 

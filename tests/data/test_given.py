@@ -148,7 +148,7 @@ def test_a_third_column_is_told_where_it_is_the_exception(rows: int, told: bool,
     (tmp_path / "a.tsv").write_text("\n".join(lines), encoding="utf-8")
     prepare(Recipe.from_dict({"data": {"train": str(tmp_path / "a.tsv"), "tokenizer": "char"}}), tmp_path / "run")
     report = DataReport.read(tmp_path / "run" / "data")
-    said = "2 examples hold a third column, which is not read; see `glassformer data check`"
+    said = "2 of 400 lines have more than two columns; only the first two are read"
     assert report is not None and (said in list(report.notes())) == told
 
 

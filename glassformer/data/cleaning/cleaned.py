@@ -138,20 +138,6 @@ class Cleaned:
         tallies = {"repairs": self.repairs, "rules": self.rules}
         return counts | {name: {k: asdict(v) for k, v in part.items()} for name, part in tallies.items()}
 
-    def markdown(self) -> str:
-        """The report for a person to read."""
-        share = 100 * len(self.kept) / max(1, self.read)
-        out = ["# Cleaning", "", f"{self.read:,} pairs read, {len(self.kept):,} kept ({share:.1f}%).", ""]
-        out += ["| rule | pairs | why | |", "| --- | ---: | --- | --- |"]
-        both = {f"repaired: {name}": tally for name, tally in self.repairs.items()} | self.rules
-        out += [f"| {name} | {tally.count:,} | {tally.why} | {tally.note} |" for name, tally in both.items()]
-        for name, tally in both.items():
-            if tally.examples or tally.left:
-                out += ["", f"## {name}", ""] + ["    " + " | ".join(map(as_cell, some)) for some in tally.examples]
-            if tally.left:
-                out += ["", "Just left:", ""] + ["    " + " | ".join(map(as_cell, pair)) for pair in tally.left]
-        return "\n".join(out) + "\n"
-
 
 def without_fields(record: Record, names: Sequence[str]) -> Record:
     """A record without these fields, `translation.en` being a field of a field."""

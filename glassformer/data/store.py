@@ -25,6 +25,7 @@ from typing import Any
 
 from glassformer.config import DataConfig
 from glassformer.data.files import Document
+from glassformer.data.sources import open_split
 from glassformer.data.splits import SPLITS, Split
 from glassformer.errors import UserError
 

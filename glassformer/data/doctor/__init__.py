@@ -61,13 +61,13 @@ def check_config(config: DataConfig) -> DoctorReport:
         )
     if not config.files("train"):
         raise UserError("there is no data to check: data.train is not set")
-    splits = {split: examine(config, split) for split in SPLITS if origins_of(config, split)}
+    splits: dict[str, SplitFacts] = {split: examine(config, split) for split in SPLITS if origins_of(config, split)}
     findings = [finding for facts in splits.values() for finding in inside(config, facts)]
     for name, facts in splits.items():
         if name != "train" and facts.examples and splits["train"].examples:
             findings += across(config, splits["train"], facts)
     findings.sort(key=lambda finding: (finding.level, SPLITS.index(finding.split)))  # type: ignore[arg-type]
-    return DoctorReport(config.task, dict(splits), findings)
+    return DoctorReport(config.task, splits, findings)
 
 
 def show(report: DoctorReport, console: Any) -> None:

@@ -73,7 +73,7 @@ def fill_in_sizes(recipe: Recipe) -> tuple[Recipe, str]:
         recipe = recipe.with_model(vocab_size=data.vocab_size)
         note = _("The vocabulary is not known before the data is read: counted as {count:,} words.", data.vocab_size)
         notes.append(note)
-        if data.separate_vocabularies and model.family == "transformer" and model.source_vocab_size is None:
+        if data.two_vocabularies and model.family == "transformer" and model.source_vocab_size is None:
             recipe = recipe.with_model(source_vocab_size=data.vocab_size, share_source_target=False)
     if model.head != "mlm" and not model.n_label:
         recipe = recipe.with_model(n_label=2)

@@ -117,7 +117,10 @@ def check_changes(found: list[Change], *, accepted: bool) -> None:
 
 ADAPTABLE = {"dropout", "attention_dropout", "head", "pool", "n_label", "init", "scaled_init"}
 """Settings of a model that another training may have otherwise."""
-READING = {"tokenizer", "lowercase", "separate_vocabularies", "prompt_answer", "begin_documents", "close_texts"}
+READING = {
+    *("tokenizer", "target_tokenizer", "pattern", "decompose", "lowercase", "separate_vocabularies"),
+    *("prompt_answer", "begin_documents", "close_texts"),
+}
 """Settings of the data that belong to how the run's model reads texts."""
 LOWER = 0.1
 

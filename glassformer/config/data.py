@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -35,6 +36,14 @@ class DataFile:
 Files = str | tuple[DataFile, ...] | None
 
 
+def is_pattern(pattern: str) -> bool:
+    """Whether a text is a regular expression that never finds an empty piece; an empty one says nothing."""
+    try:
+        return not pattern or re.match(pattern, "") is None
+    except re.error:
+        return False
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """What a model is trained on: a recipe's [data]. `glassformer info --settings data` shows them all.
@@ -65,7 +74,7 @@ class DataConfig:
         source_languages: pairs: codes of the languages that are read, such as ["de"]; for `serve`
         target_language: pairs: the code of the language that is written, such as en
         features_field: pairs: a field (of a TSV: the number of a column, such as 3) whose symbols are put before the
-            source: of V;PST, V PST
+            source: of V;PST, <V> <PST>; each is one token where the tokenizer is char
         text_field: the field of a text, or of the words to be tagged
         label_field: the field of the label, or of the words' tags
         context: pairs: so many sentences before each, of its document, are joined to both of its sides; 0: none
@@ -75,6 +84,10 @@ class DataConfig:
         val_fraction: taken out of the training data where no val (or test) is given, by a hash of the source
         tokenizer: char: a character a token; word: a word a token, rare ones unknown; bpe and unigram: pieces of
             words, nothing unknown
+        target_tokenizer: pairs: the kind of the target's tokenizer where it is another one: word for sounds or tags that
+            stand between blanks
+        pattern: char: what is one token besides single characters, a regular expression, such as "Cl|Br" in formulas
+        decompose: char: letters with accents and the syllables of Hangul are taken apart, and put together in answers
         tokenizer_file: a finished tokenizer.json instead of training one
         vocab_size: at most; char and word take what occurs
         extend_vocabulary: fine-tuning: at most so many new tokens, learned from the new training data (char, word)
@@ -128,6 +141,9 @@ class DataConfig:
     both_ways: bool = False
     val_fraction: float = setting(0.05, ge=0, lt=1)
     tokenizer: Literal["char", "word", "bpe", "unigram"] = "bpe"
+    target_tokenizer: Literal["char", "word", "bpe", "unigram"] | None = None
+    pattern: str = ""
+    decompose: bool = False
     tokenizer_file: str | None = None
     vocab_size: int = setting(8000, ge=1, le=10**7)
     extend_vocabulary: int = setting(0, ge=0, le=10**6)
@@ -164,6 +180,11 @@ class DataConfig:
         """Are there more examples to learn from than pairs?"""
         weighted = isinstance(self.train, tuple) and any(file.weight != 1 for file in self.train)
         return self.bpe_dropout > 0 or self.augment > 0 or self.both_ways or weighted
+
+    @property
+    def two_vocabularies(self) -> bool:
+        """Whether each side of a pair has a tokenizer of its own."""
+        return self.separate_vocabularies or self.target_tokenizer not in (None, self.tokenizer)
 
     def files(self, split: str) -> tuple[DataFile, ...]:
         """The files that the configuration names for a split; empty where it names none."""
@@ -210,6 +231,14 @@ class DataConfig:
                 self.task,
                 self.tokenizer,
             )
+        if (self.pattern or self.decompose) and "char" not in (self.tokenizer, self.target_tokenizer):
+            raise ConfigError("data.pattern and data.decompose are for data.tokenizer=char; leave them out")
+        if not is_pattern(self.pattern):
+            raise ConfigError(
+                "data.pattern is a regular expression that finds at least one character, not {pattern!r}", self.pattern
+            )
+        if self.target_tokenizer is not None and (self.task != "pairs" or self.tokenizer_file is not None):
+            raise ConfigError("data.target_tokenizer is for pairs whose tokenizers are learned from them; leave it out")
         if self.features_field is not None and (self.task != "pairs" or self.swap or self.both_ways):
             raise ConfigError(
                 "data.features_field stands before the source of pairs that are learned one way; leave it out"
@@ -218,5 +247,5 @@ class DataConfig:
             raise ConfigError('data.augment is for data.task="pairs", not {task}', self.task)
         if self.context and (self.task != "pairs" or self.builtin is not None):
             raise ConfigError("data.context joins sentences of documents in files of pairs; leave it out here")
-        if self.both_ways and (self.task != "pairs" or self.separate_vocabularies):
+        if self.both_ways and (self.task != "pairs" or self.two_vocabularies):
             raise ConfigError("data.both_ways is for pairs whose two sides share one vocabulary")

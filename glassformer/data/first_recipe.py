@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from glassformer.config import DataConfig, Recipe, TrainConfig
+from glassformer.config import DataConfig, ModelConfig, Recipe, TrainConfig
 from glassformer.config.fields import coerce
 from glassformer.config.recipe import apply_overrides
 from glassformer.data.doctor.roles import arrange, fields_in_words
@@ -45,7 +45,12 @@ FEWEST_PIECES, MOST_PIECES = 1000, 32_000
 PIECES = ((5_000, 3000), (30_000, 3000), (1_000_000, 8000))  # pairs, and pieces of words for so many
 LONGEST_WORD = 20  # letters; a Chinese character counts as four, since a sentence of them has no blanks either
 TAG = re.compile(r"[;=|<>]")  # in a part of a source that is no word but a feature of it, such as V;PST
-PHONEME = 2.0  # characters of a target's parts, on average, where it is the sounds of a word
+PHONEME = 2.0  # characters of a target's symbols, on average, where it is the sounds of a word
+SIGNS = 0.06  # the share of signs and digits in targets that are no sentences
+UNBROKEN = 1.5  # words of a target, on average, where blanks part nothing
+KNOWN = 0.99  # the share of words that are frequent ones, where a formal language has no others
+HANGUL = re.compile("[가-힣]")
+LONGEST_BLOCK = 1024
 MOST_EPOCHS = 1000
 FOR_SURE = 100  # epochs; beyond so many a training ends when it gets no better (`train` warns of 200 without that)
 WARMUP, VALIDATIONS = 1 / 5, 4  # the largest share of the steps, and the fewest times there is something to choose from
@@ -93,29 +98,52 @@ def size_of_files(path: Path) -> int:
 
 @dataclass(frozen=True)
 class PairCount:
-    """About how many pairs files hold, of how many bytes each, how many characters are common in them, the mean length of a
-    target in characters, and whether most sources are single words."""
+    """About how many pairs files hold, of how many bytes each; how many characters are common in them; the mean length of a
+    target in characters and in what stands between blanks, and the longest side; and what the pairs are.
+
+    `single_words`: most sources are words, with their features perhaps. `sounds`: most targets are symbols parted by blanks.
+    `formal`: a good part of what is written is neither letters nor punctuation (formulas, code, logical forms).
+    `few_words`: nearly all that stands between blanks stands there often, so that words are the tokens as they are.
+    `hangul`: the sources are Korean, whose syllables are letters put together.
+    """
 
     pairs: int
     bytes_each: float
     characters: int
     target_length: float = 40.0
+    target_words: float = 8.0
+    longest: int = 0
     single_words: bool = False
+    sounds: bool = False
+    formal: bool = False
+    few_words: bool = False
+    hangul: bool = False
+
+    @property
+    def tokenizer(self) -> str:
+        """The kind of tokenizer that suits them."""
+        if self.single_words:
+            return "char"
+        if self.formal and self.few_words:
+            return "word"
+        return "char" if self.formal and self.target_words < UNBROKEN else "bpe"
 
     def target_tokens(self, tokenizer: str) -> float:
         """Tokens of a target, roughly."""
-        return self.target_length + 1 if tokenizer == "char" else max(1.0, self.bytes_each / BYTES_A_TOKEN / 2)
+        if tokenizer in ("char", "word"):
+            return (self.target_length if tokenizer == "char" else self.target_words) + 1
+        return max(1.0, self.bytes_each / BYTES_A_TOKEN / 2)
 
 
 def is_word(source: str, target: str) -> bool:
     """Whether a source is one word of letters, with its features perhaps, or a few syllables whose target is their sounds, parted
     by blanks.
 
-    >>> is_word("abîme", "a b i m"), is_word("ba mẹ", "ɓ aː ˧˧ m ɛ"), is_word("se lire V;PST", "lut"), is_word("你好。", "Hello.")
-    (True, True, False, False)
+    >>> is_word("abîme", "a b i m"), is_word("ba mẹ", "ɓ aː ˧˧ m ɛ"), is_word("<V> <PST> se", "lut"), is_word("你好。", "Hello.")
+    (True, True, True, False)
     """
-    words, sounds = [part for part in source.split() if not TAG.search(part)], target.split()
-    if len(words) > 1 and not (len(sounds) > 1 and fmean(map(len, sounds)) <= PHONEME):
+    words = [part for part in source.split() if not TAG.search(part)]
+    if len(words) > 1 and not are_sounds(target):
         return False
     letters = "".join(words)
     long = sum(4 if is_han(letter) else 1 for letter in letters) > LONGEST_WORD
@@ -123,18 +151,57 @@ def is_word(source: str, target: str) -> bool:
     return len(letters) > 0 and not long and is_spelling
 
 
+def are_sounds(target: str) -> bool:
+    """Whether a target is several short symbols, parted by blanks.
+
+    >>> are_sounds("AE B IY"), are_sounds("abimes")
+    (True, False)
+    """
+    symbols = target.split()
+    return len(symbols) > 1 and fmean(map(len, symbols)) <= PHONEME
+
+
+def share_of_signs(texts: Sequence[str]) -> float:
+    """The share of characters, blanks apart, that are neither letters nor what stands between the words of a sentence.
+
+    >>> share_of_signs(["CC(=O)O", "I_WALK"]) > 0.2, share_of_signs(["Well, it's 9 o'clock."]) < 0.05
+    (True, True)
+    """
+    letters = Counter(letter for text in texts for letter in text if not letter.isspace())
+    signs = sum(
+        count
+        for letter, count in letters.items()
+        if unicodedata.category(letter)[0] in "SN"
+        or unicodedata.category(letter) in ("Pc", "Ps", "Pe")
+        or letter in "*#/;"
+    )
+    return signs / max(1, letters.total())
+
+
 def count_pairs(config: DataConfig) -> PairCount:
     """By the first pairs, and the size of the files where there are more. What cannot be read is left to training."""
     examples = [row.example for row in first_rows(config, "train", LOOKED_AT)]
-    texts = [source + target for source, target in examples]
-    characters = Counter(itertools.chain.from_iterable(texts))
-    each = sum(len(text.encode("utf-8", "replace")) + 2 for text in texts) / max(1, len(texts))
+    sources, targets = [source for source, _ in examples], [target for _, target in examples]
+    characters = Counter(itertools.chain.from_iterable(itertools.chain(sources, targets)))
+    words = Counter(itertools.chain.from_iterable(text.split() for text in itertools.chain(sources, targets)))
+    each = sum(len(f"{source}{target}".encode("utf-8", "replace")) + 2 for source, target in examples)
+    each /= max(1, len(examples))
     named = [file for file in (config.train, config.train_target) if isinstance(file, str)]
     size = sum(size_of_files(Path(file)) for file in named)
-    pairs = len(texts) if len(texts) < LOOKED_AT else max(LOOKED_AT, int(size / each))
-    length = sum(len(target) for _source, target in examples) / max(1, len(examples))
-    single_words = sum(is_word(*example) for example in examples) > 0.8 * len(examples)
-    return PairCount(pairs, each, sum(count >= COMMON for count in characters.values()), length, single_words)
+    most = 0.8 * len(examples)
+    return PairCount(
+        pairs=len(examples) if len(examples) < LOOKED_AT else max(LOOKED_AT, int(size / each)),
+        bytes_each=each,
+        characters=sum(count >= COMMON for count in characters.values()),
+        target_length=sum(map(len, targets)) / max(1, len(targets)),
+        target_words=sum(len(target.split()) for target in targets) / max(1, len(targets)),
+        longest=max(map(len, itertools.chain(sources, targets)), default=0),
+        single_words=sum(itertools.starmap(is_word, examples)) > most,
+        sounds=sum(map(are_sounds, targets)) > most,
+        formal=share_of_signs(targets) > SIGNS,
+        few_words=sum(count for count in words.values() if count >= COMMON) > KNOWN * words.total(),
+        hangul=sum(HANGUL.search(source) is not None for source in sources) > most,
+    )
 
 
 def vocabulary_for(counted: PairCount) -> int:
@@ -153,31 +220,41 @@ def vocabulary_for(counted: PairCount) -> int:
 
 def recipe_for_pairs(counted: PairCount, gpu: bool, given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """What a recipe for pairs says besides its files. `given`: settings by their whole names, as a person wrote them."""
-    tokenizer = given.get("data.tokenizer", "char" if counted.single_words else "bpe")
-    tokens = counted.target_tokens(tokenizer)
+    tokenizer = given.get("data.tokenizer", counted.tokenizer)
+    sounds = counted.sounds and tokenizer == "char" and "data.tokenizer" not in given
+    tokens = counted.target_tokens("word" if sounds else tokenizer)
     if counted.single_words and tokenizer == "char":
         size = size_for(counted.pairs, gpu, "words")
         together = min(size["batch_tokens"], max(32, counted.pairs // 10))
         data: dict[str, Any] = {"tokenizer": "char", "batch_tokens": math.ceil(together * tokens / 8) * 8}
+        data |= {"target_tokenizer": "word"} if sounds else {}
+        data |= {"decompose": True} if counted.hangul else {}
     else:
         pairs = counted.pairs * min(1.0, tokens / TOKENS_A_PAIR)
         size = size_for(pairs, gpu, "pairs")
         quarter = int(counted.pairs * tokens / 4) // 64 * 64
         batch_tokens = min(size["batch_tokens"], max(FEWEST_TOKENS, quarter))
         data = {"vocab_size": vocabulary_for(counted), "batch_tokens": batch_tokens, **size["data"]}
+        data |= {"tokenizer": tokenizer} if tokenizer != "bpe" else {}
         if tokenizer != "bpe" or "data.tokenizer_file" in given:
             data.pop("bpe_dropout", None)
-        if counted.single_words:
+        if tokenizer in ("char", "word"):
+            data["vocab_size"] = MOST_PIECES
+        if counted.single_words or counted.formal:
             data.pop("augment", None)
     epoch = max(1.0, counted.pairs * tokens / data["batch_tokens"])
     train = {"label_smoothing": 0.1, **size["train"]}
+    train |= {"metric": "exact_match"} if counted.formal else {}
     if "train.optimizer" in given:
         train = {key: value for key, value in train.items() if key not in OF_MUON}
     steps = within(size["epochs"] * epoch, epoch, size["steps"])
     train |= schedule_for(steps, epoch, given, train.pop("warmup", None))
     if "ema" in train:
         train["ema"] = min(train["ema"], round(1 - 1 / max(2.0, AVERAGED * train["steps"]), 4))
-    return {"model": dict(size["model"]), "data": data, "train": train, "decode": {"beam": 5, "alpha": 1.0}}
+    model = dict(size["model"])
+    if tokenizer == "char" and counted.longest >= ModelConfig.block_size:
+        model["block_size"] = min(LONGEST_BLOCK, 2 ** math.ceil(math.log2(counted.longest + 2)))
+    return {"model": model, "data": data, "train": train, "decode": {"beam": 5, "alpha": 1.0}}
 
 
 def within(steps: float, epoch: float, fewest: int = FEWEST_STEPS) -> int:
@@ -240,8 +317,10 @@ def recipe_for(config: DataConfig, changes: Sequence[str] = (), *, device: str =
         counted = count_pairs(config)
         values = recipe_for_pairs(counted, gpu, given)
         values["data"] = data | values["data"]
-        if values["data"].get("tokenizer") == "char":
+        if counted.single_words and values["data"].get("tokenizer") == "char":
             what = _("{model}; single words: by the character, none changed at random, best by exact match", what)
+        elif counted.formal:
+            what = _("{model}; formulas or code: nothing changed at random, best by exact match", what)
         values = give_way(values, changes)
         return FirstRecipe(values, name, pairs_in_words(first.name, what, counted.pairs, values, given))
     batch_tokens = 2048

@@ -22,6 +22,7 @@ from glassformer.data.doctor.facts import SplitFacts, remark_in_words
 from glassformer.data.encoding import encode_split, open_files
 from glassformer.data.files import ReadContext
 from glassformer.data.origins import named_files
+from glassformer.data.readers import FEATURE
 from glassformer.data.report import DataReport, in_words
 from glassformer.data.sources import DataReader, why_empty
 from glassformer.data.splits import SPLITS, hash_of, look_like_texts, normalized
@@ -112,12 +113,16 @@ def learn_tokenizers(config: DataConfig, train: Any, count: int) -> Tokenizers:
         if config.tokenizer_file is not None:
             return load_tokenizer(config.tokenizer_file)
         texts = texts_of(config, watched(train, "learning the vocabulary from", count, every=1000), sides)
-        return Tokenizer.train(config.tokenizer, texts, config.vocab_size, config.lowercase)
+        kind = config.tokenizer if 0 in sides or config.target_tokenizer is None else config.target_tokenizer
+        pattern, decompose = (config.pattern, config.decompose) if kind == "char" else ("", False)
+        if kind == "char" and config.features_field is not None and 0 in sides:
+            pattern = f"{FEATURE}|{pattern}".removesuffix("|")
+        return Tokenizer.train(kind, texts, config.vocab_size, config.lowercase, decompose, pattern)
 
     labels = labels_of(config, train)
     if config.augment:
         train = Augmented(train, config.augment, seed=0)  # the vocabulary is the same whatever the seed of the training
-    if config.task == "pairs" and config.separate_vocabularies:
+    if config.task == "pairs" and config.two_vocabularies:
         return Tokenizers(learn(1), learn(0), labels)
     joint = learn(0, 1) if config.task == "pairs" else learn(0)
     return Tokenizers(joint, joint, labels)

@@ -63,6 +63,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
 """By task, the settings that name the fields of its records."""
 RECORD_FORMATS = (*FORMATS, "datasets")
 SYMBOLS = re.compile(r"[;\s]+")  # between the symbols of features
+FEATURE = r"<[^<>\s]+> ?"  # one of them, as it stands before a source
 
 
 def records_of(origin: Origin, context: ReadContext) -> Iterator[tuple[int, Record]]:
@@ -94,9 +95,10 @@ def with_features(source: str, features: str = "") -> str:
     """A source with the symbols of its features before it; one that is empty stays so.
 
     >>> with_features("sordutater", "V;PRS;2;SG"), with_features("sordutater")
-    ('V PRS 2 SG sordutater', 'sordutater')
+    ('<V> <PRS> <2> <SG> sordutater', 'sordutater')
     """
-    return " ".join([*SYMBOLS.split(features.strip("; ")), source]).strip() if source and features else source
+    symbols = [f"<{symbol}>" for symbol in SYMBOLS.split(features) if symbol]
+    return " ".join([*symbols, source]) if source else source
 
 
 def tagged(tokens: list[str], tags: list[str]) -> tuple[list[str], list[str]]:

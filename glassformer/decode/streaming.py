@@ -46,6 +46,9 @@ class Streamer:
 
     def __init__(self, decode: Decode, stops: Sequence[str] = ()) -> None:
         self.decode, self.stops = decode, stops
+        self.composes = getattr(
+            getattr(decode, "__self__", None), "composes", False
+        )  # the last letter may get an accent
         self.ids: list[int] = []
         self.shown = 0  # characters
         self.stopped = False
@@ -56,7 +59,7 @@ class Streamer:
             return ""
         self.ids.append(token)
         text = self.decode(self.ids)
-        end = len(text) - text.endswith(UNFINISHED)
+        end = len(text) - (text.endswith(UNFINISHED) or self.composes)
         place = find_stop(text[:end], self.stops)
         if place is not None:
             self.stopped = True

@@ -34,8 +34,8 @@ WIDEST, ENCODER_LAYERS, DECODER_LAYERS, DROPOUT = 256, 6, 2, 0.1
 MOST_BYTES = 15_000_000  # in int8; with 8,000 words it is some 9 million, with very many the student is narrower
 TEACHERS_OWN = ("vocab_size", "source_vocab_size", "n_kv_head", "head_size", "value_size", "pruned_heads")
 READING = (
-    *("tokenizer", "vocab_size", "separate_vocabularies", "lowercase", "source_languages", "target_language"),
-    *("batch_tokens", "layout", "row_width"),
+    *("tokenizer", "target_tokenizer", "pattern", "decompose", "vocab_size", "separate_vocabularies", "lowercase"),
+    *("source_languages", "target_language", "batch_tokens", "layout", "row_width"),
 )
 
 

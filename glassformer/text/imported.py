@@ -37,6 +37,7 @@ from glassformer.language import _
 from glassformer.text.bpe_dropout import BPEDropout
 from glassformer.text.languages import PIECE_PATTERN, WORD_PATTERN
 from glassformer.text.tokenizer import CONTROL, CONTROL_NAMES, UNK, Tokenizer, byte_letters, encodable, tokenizer_file
+from glassformer.text.vocabularies import Spelling
 
 LARGEST_FILE = 48 << 20  # bytes of a tokenizer.json; the largest in use have about 35 million
 MOST_BRACKETS, MOST_COMMAS = 1_000_000, 3_000_000  # so that reading it takes no more than about 200 MB
@@ -231,7 +232,7 @@ class ImportedTokenizer(Tokenizer):
         never: Sequence[int] = (),
     ) -> None:
         self.foreign, self.ends, self.never = foreign, tuple(ends), tuple(never)
-        self.library, self.kind, self.lowercase, self.keeps_blanks = library, "imported", False, False
+        self.library, self.kind, self.spelling = library, "imported", Spelling()
         self.vocab_size, self.before, self.silent = size, tuple(before), frozenset(silent)
         names = [library.id_to_token(i) or "" for i in range(size)]
         self._id_of = {name: i for i, name in enumerate(names)}

@@ -21,6 +21,7 @@ The module does not know where BOS and EOS go, nor how long a text may be.
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -31,7 +32,7 @@ from glassformer.errors import UserError
 from glassformer.files.durable import write_atomically
 from glassformer.files.structured import read_regular
 from glassformer.text.bpe_dropout import BPEDropout
-from glassformer.text.languages import join_words, lowercase
+from glassformer.text.languages import join_words
 from glassformer.text.vocabularies import (
     BOS,
     CONTROL,
@@ -43,11 +44,10 @@ from glassformer.text.vocabularies import (
     SMALLEST_BYTE_LEVEL,
     UNK,
     Kind,
+    Spelling,
     begun,
     byte_letters,
     encodable,
-    is_lowercase,
-    keeps_blanks,
     kind_of,
     not_empty,
     pipeline,
@@ -97,8 +97,7 @@ class Tokenizer:
         self.library = library
         facts = json.loads(library.to_str())
         self.kind: Kind | Literal["imported"] = kind_of(facts)
-        self.lowercase = is_lowercase(facts)
-        self.keeps_blanks = keeps_blanks(facts)
+        self.spelling = Spelling.of(facts)
         self.vocab_size: int = library.get_vocab_size()
         self._id_of: dict[str, int] = library.get_vocab()
         names = [""] * self.vocab_size
@@ -111,12 +110,34 @@ class Tokenizer:
             byte_of = {letter: byte for byte, letter in byte_letters().items()}
             self._bytes_of = [b""] * CONTROL + [bytes(byte_of[letter] for letter in name) for name in names[CONTROL:]]
 
+    @property
+    def lowercase(self) -> bool:
+        """Whether all text is read in small letters."""
+        return self.spelling.lowercase
+
+    @property
+    def composes(self) -> bool:
+        """Whether letters and accents are written apart and put together, so that the next token may change the last letter."""
+        return self.spelling.decompose
+
+    @property
+    def keeps_blanks(self) -> bool:
+        """Whether words hold the blanks before them."""
+        return self.kind == "word" and self.spelling.keeps_blanks
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.kind}, {self.vocab_size:,} tokens{', lower case' * self.lowercase})"
 
     @staticmethod
-    def train(kind: str, texts: Iterable[str], vocab_size: int, lowercase: bool = False) -> Tokenizer:
-        """Learn at most `vocab_size` ids from texts, which are read once and never held all at once."""
+    def train(
+        kind: str,
+        texts: Iterable[str],
+        vocab_size: int,
+        lowercase: bool = False,
+        decompose: bool = False,
+        pattern: str = "",
+    ) -> Tokenizer:
+        """Learn at most `vocab_size` ids from texts, which are read once and never held all at once (see `Spelling`)."""
         if kind not in KINDS:
             raise UserError("there is no tokenizer of kind {kind!r}; choose one of {choices}", kind, ", ".join(KINDS))
         if KINDS[kind].byte_level and vocab_size < SMALLEST_BYTE_LEVEL:
@@ -132,7 +153,8 @@ class Tokenizer:
             raise UserError(
                 "vocab_size must be above {control}, the number of control ids, not {vocab_size}", CONTROL, vocab_size
             )
-        return Tokenizer(KINDS[kind].train(not_empty(encodable(texts)), vocab_size, lowercase))
+        spelling = Spelling(lowercase, decompose, pattern)
+        return Tokenizer(KINDS[kind].train(not_empty(encodable(texts)), vocab_size, spelling))
 
     @staticmethod
     def load(path: str | Path) -> Tokenizer:
@@ -188,7 +210,8 @@ class Tokenizer:
         texts = list(encodable(texts))
         look_up = self._id_of.get
         if self.kind == "char":
-            return [[look_up(c, UNK) for c in (lowercase(t) if self.lowercase else t)] for t in texts]
+            read, cut = self.spelling.normalized, self.spelling.characters
+            return [[look_up(piece, UNK) for piece in cut(read(text))] for text in texts]
         if self.kind == "word":
             # The library cuts and looks up as we do, many texts at a time, but for Chinese and for letters that change in number.
             last = "\x7f" if self.lowercase else "\u2e7f"
@@ -219,9 +242,12 @@ class Tokenizer:
             return [(max(0, start - before), end - before) for _word, (start, end) in self._read(whole)]
         if self.kind == "char":
             next(encodable([text]))
-            if not self.lowercase:
-                return [(i, i + 1) for i in range(len(text))]
-            return [(i, i + 1) for i, c in enumerate(text) for _ in lowercase(c)]
+            place, spans = 0, []
+            for piece in self.spelling.characters(text):
+                tokens = self.spelling.characters(self.spelling.normalized(piece))
+                spans += [(place, place + len(piece))] * len(tokens)
+                place += len(piece)
+            return spans
         return list(self.library.encode(next(encodable([text])), add_special_tokens=False).offsets)
 
     def unknown_pieces(self, text: str) -> list[str]:
@@ -244,15 +270,16 @@ class Tokenizer:
             real = [i for i in real if i >= CONTROL]
         try:
             if self._bytes_of:
-                return b"".join(map(self._bytes_of.__getitem__, real)).decode("utf-8", errors="replace")
-            words = [self._text_of[i] for i in real]
+                text = b"".join(map(self._bytes_of.__getitem__, real)).decode("utf-8", errors="replace")
+            else:
+                text = self.join([self._text_of[i] for i in real])
         except IndexError:
             raise UserError(
                 "there is no token {index}; the ids of this vocabulary end at {vocab_size}",
                 max(real),
                 self.vocab_size - 1,
             ) from None
-        return self.join(words)
+        return unicodedata.normalize("NFC", text) if self.spelling.decompose else text
 
     def join(self, pieces: Sequence[str]) -> str:
         """The text of characters or words."""
@@ -298,7 +325,7 @@ class Tokenizer:
 
     def _cut(self, text: str) -> list[tuple[str, tuple[int, int]]]:
         spans = word_spans(self.library.pre_tokenizer, text)
-        return [(lowercase(text[a:b]) if self.lowercase else text[a:b], (a, b)) for a, b in spans]
+        return [(self.spelling.normalized(text[a:b]), (a, b)) for a, b in spans]
 
     def _read(self, text: str) -> list[tuple[str, tuple[int, int]]]:
         """The words that have an id, and where each stands: a blank that the vocabulary does not have is passed over, since a
@@ -310,9 +337,7 @@ def strange_part(facts: dict[str, Any]) -> str | None:
     """The first part of a tokenizer.json that no tokenizer made here has (its own truncation, dropout, a post-processor,
     a pattern or a normalizer of somebody else's); None where all is as it should be."""
     kind = kind_of(facts)
-    untrained = KINDS[kind].untrained()
-    made_here = pipeline(kind, untrained, is_lowercase(facts), keeps_blanks=keeps_blanks(facts))
-    expected = json.loads(made_here.to_str())
+    expected = json.loads(pipeline(kind, KINDS[kind].untrained(), Spelling.of(facts)).to_str())
     learned = {"vocab", "merges", "unk_id"}
     for part in expected.keys() | facts.keys():
         if part == "model":

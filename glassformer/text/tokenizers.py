@@ -18,7 +18,6 @@ from glassformer.errors import UserError
 from glassformer.files import structured
 from glassformer.files.durable import write_atomically
 from glassformer.text.imported import load_tokenizer
-from glassformer.text.languages import lowercase
 from glassformer.text.tokenizer import Tokenizer
 
 
@@ -81,8 +80,10 @@ def extend(tokenizer: Tokenizer, texts: Iterable[str], most: int) -> Tokenizer:
     counts: Counter[str] = Counter()
     known = tokenizer.library.get_vocab()
     for text in texts:
-        text = lowercase(text) if tokenizer.lowercase else text
-        pieces = text if tokenizer.kind == "char" else tokenizer.words(text)
+        if tokenizer.kind == "char":
+            pieces = tokenizer.spelling.characters(tokenizer.spelling.normalized(text))
+        else:
+            pieces = tokenizer.words(text)
         counts.update(piece for piece in pieces if piece not in known)
     names = sorted(counts, key=lambda piece: (-counts[piece], piece))[:most]
     facts = json.loads(tokenizer.library.to_str())

@@ -4,6 +4,8 @@ named with a space, is told in tokenizer.py."""
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -40,23 +42,67 @@ def kind_of(facts: dict[str, Any]) -> Kind:
         return "bpe"
     if model == "Unigram":
         return "unigram"
-    pattern = facts["pre_tokenizer"].get("pattern", {}).get("Regex") if facts.get("pre_tokenizer") else None
-    if model == "WordLevel" and pattern in (CHARACTER_PATTERN, WORD_PATTERN, PIECE_PATTERN):
-        return "char" if pattern == CHARACTER_PATTERN else "word"
+    pattern = split_pattern(facts)
+    if model == "WordLevel" and pattern.endswith(CHARACTER_PATTERN):
+        return "char"
+    if model == "WordLevel" and pattern in (WORD_PATTERN, PIECE_PATTERN):
+        return "word"
     raise UserError(
         "a tokenizer with a {model} model and this splitting is none of {choices}", model, ", ".join(get_args(Kind))
     )
 
 
-def is_lowercase(facts: dict[str, Any]) -> bool:
-    """Whether a tokenizer.json reads all text in lower case."""
-    normalizer = facts.get("normalizer") or {}
-    return any(step.get("type") == "Lowercase" for step in (normalizer, *normalizer.get("normalizers", ())))
+@dataclass(frozen=True)
+class Spelling:
+    """How a tokenizer reads a text before it looks its pieces up.
+
+    `pattern` is a regular expression for what is one token of a tokenizer by characters besides every single one: the atoms of
+    a formula (`Cl|Br`), the symbols of features. `decompose`: letters with accents, and the syllables of Hangul, are taken apart
+    (Unicode's NFD), and put together again (NFC) in what is written. `keeps_blanks`: words hold the blanks before them; those of
+    tokenizers made earlier do not.
+    """
+
+    lowercase: bool = False
+    decompose: bool = False
+    pattern: str = ""
+    keeps_blanks: bool = True
+
+    @staticmethod
+    def of(facts: dict[str, Any]) -> Spelling:
+        """The spelling that a tokenizer.json has."""
+        normalizer = facts.get("normalizer") or {}
+        steps = {step.get("type") for step in (normalizer, *normalizer.get("normalizers", ()))}
+        regex = split_pattern(facts)
+        pattern = regex.removesuffix(CHARACTER_PATTERN).removesuffix("|") if regex.endswith(CHARACTER_PATTERN) else ""
+        return Spelling("Lowercase" in steps, "NFD" in steps, pattern, regex == PIECE_PATTERN)
+
+    def normalized(self, text: str) -> str:
+        """The text in the letters that the vocabulary has.
+
+        >>> Spelling(lowercase=True).normalized("Ab"), len(Spelling(decompose=True).normalized("각"))
+        ('ab', 3)
+        """
+        text = unicodedata.normalize("NFD", text) if self.decompose else text
+        return lowercase(text) if self.lowercase else text
+
+    def characters(self, text: str) -> list[str]:
+        """The characters of a text, and what the pattern says is one, as the text has them.
+
+        >>> Spelling(pattern="Cl").characters("CCl")
+        ['C', 'Cl']
+        """
+        return [piece.group() for piece in re.finditer(self.split, text)] if self.pattern else list(text)
+
+    @property
+    def split(self) -> str:
+        """The regular expression of the pieces of a tokenizer by characters."""
+        return f"{self.pattern}|{CHARACTER_PATTERN}" if self.pattern else CHARACTER_PATTERN
 
 
-def keeps_blanks(facts: dict[str, Any]) -> bool:
-    """Whether the words of a tokenizer.json hold the blanks between them; those made earlier left them out."""
-    return bool((facts.get("pre_tokenizer") or {}).get("pattern") == {"Regex": PIECE_PATTERN})
+def split_pattern(facts: dict[str, Any]) -> str:
+    """The regular expression by which a tokenizer.json cuts a text; none: an empty one."""
+    pattern = (facts.get("pre_tokenizer") or {}).get("pattern") or {}
+    return str(pattern.get("Regex", ""))
 
 
 def byte_letters() -> dict[int, str]:
@@ -130,16 +176,16 @@ def listed(counts: Counter[str], vocab_size: int) -> models.WordLevel:
     return models.WordLevel(vocab, unk_token=CONTROL_NAMES[UNK])
 
 
-def pipeline(kind: str, model: Any, lower: bool, *, keeps_blanks: bool = True) -> tokenizers.Tokenizer:
-    """A tokenizer of the library as one of this kind is made: how it lower-cases a text, cuts it, and joins the pieces. Words
-    that were made earlier did not keep the blanks between them."""
+def pipeline(kind: str, model: Any, spelling: Spelling) -> tokenizers.Tokenizer:
+    """A tokenizer of the library as one of this kind is made: how it normalizes a text, cuts it, and joins the pieces."""
     library = tokenizers.Tokenizer(model)
-    steps: list[Any] = [normalizers.Lowercase()] if lower else []
+    steps: list[Any] = [normalizers.NFD()] if spelling.decompose else []
+    steps += [normalizers.Lowercase()] if spelling.lowercase else []
     match kind:
         case "char":
-            library.pre_tokenizer = pre_tokenizers.Split(Regex(CHARACTER_PATTERN), "isolated")
+            library.pre_tokenizer = pre_tokenizers.Split(Regex(spelling.split), "isolated")
             library.decoder = decoders.Fuse()
-        case "word" if keeps_blanks:
+        case "word" if spelling.keeps_blanks:
             library.pre_tokenizer = pre_tokenizers.Split(Regex(PIECE_PATTERN), "isolated")
             library.decoder = decoders.Sequence([decoders.Fuse(), decoders.Strip(" ", 1, 0)])
             steps.append(normalizers.Replace(Regex(BEGIN_PATTERN), " "))
@@ -153,27 +199,26 @@ def pipeline(kind: str, model: Any, lower: bool, *, keeps_blanks: bool = True) -
     return library
 
 
-def train_char(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+def train_char(texts: Iterable[str], vocab_size: int, spelling: Spelling) -> tokenizers.Tokenizer:
     """A vocabulary of the most frequent characters."""
     counts: Counter[str] = Counter()
     for text in texts:
-        counts.update(lowercase(text) if lower else text)
-    return pipeline("char", listed(counts, vocab_size), lower)
+        counts.update(spelling.characters(spelling.normalized(text)))
+    return pipeline("char", listed(counts, vocab_size), spelling)
 
 
-def train_word(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+def train_word(texts: Iterable[str], vocab_size: int, spelling: Spelling) -> tokenizers.Tokenizer:
     """A vocabulary of the most frequent words."""
     splitter = pre_tokenizers.Split(Regex(PIECE_PATTERN), "isolated")
     counts: Counter[str] = Counter()
     for text in map(begun, texts):
-        words = (text[start:end] for start, end in word_spans(splitter, text))
-        counts.update(map(lowercase, words) if lower else words)
-    return pipeline("word", listed(counts, vocab_size), lower)
+        counts.update(spelling.normalized(text[start:end]) for start, end in word_spans(splitter, text))
+    return pipeline("word", listed(counts, vocab_size), spelling)
 
 
-def train_bpe(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+def train_bpe(texts: Iterable[str], vocab_size: int, spelling: Spelling) -> tokenizers.Tokenizer:
     """Byte-pair encoding (Sennrich et al. 2016) on bytes, so that no text is unknown."""
-    library = pipeline("bpe", models.BPE(), lower)
+    library = pipeline("bpe", models.BPE(), spelling)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - CONTROL,
         min_frequency=2,
@@ -189,10 +234,10 @@ def train_bpe(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.
     return tokenizers.Tokenizer.from_str(json.dumps(facts))
 
 
-def train_unigram(texts: Iterable[str], vocab_size: int, lower: bool) -> tokenizers.Tokenizer:
+def train_unigram(texts: Iterable[str], vocab_size: int, spelling: Spelling) -> tokenizers.Tokenizer:
     """A unigram model of pieces (Kudo 2018) on bytes."""
     alphabet = sorted(byte_letters().values())
-    library = pipeline("unigram", models.Unigram(), lower)
+    library = pipeline("unigram", models.Unigram(), spelling)
     trainer = trainers.UnigramTrainer(vocab_size=vocab_size - CONTROL, initial_alphabet=alphabet, show_progress=False)
     library.train_from_iterator(texts, trainer)
     facts = json.loads(library.to_str())
@@ -211,10 +256,10 @@ def train_unigram(texts: Iterable[str], vocab_size: int, lower: bool) -> tokeniz
 
 @dataclass(frozen=True)
 class TokenizerKind:
-    """How a kind of tokenizer is learned from texts (their number of ids, in lower case or not), the library's model of it with
+    """How a kind of tokenizer is learned from texts (at most so many ids, and how they are read), the library's model of it with
     nothing learned, and whether its pieces spell bytes."""
 
-    train: Callable[[Iterable[str], int, bool], tokenizers.Tokenizer]
+    train: Callable[[Iterable[str], int, Spelling], tokenizers.Tokenizer]
     untrained: Callable[[], Any]
     byte_level: bool = False
 

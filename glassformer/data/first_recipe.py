@@ -46,6 +46,8 @@ PIECES = ((5_000, 3000), (30_000, 3000), (1_000_000, 8000))  # pairs, and pieces
 LONGEST_WORD = 20  # letters; a Chinese character counts as four, since a sentence of them has no blanks either
 TAG = re.compile(r"[;=|<>]")  # in a part of a source that is no word but a feature of it, such as V;PST
 PHONEME = 2.0  # characters of a target's symbols, on average, where it is the sounds of a word
+# Unicode's categories of what is neither a letter nor a sentence's punctuation; tones are modifiers, and none of them
+OF_SIGNS = ("Sm", "Sc", "So", "Nd", "Pc", "Ps", "Pe")
 SIGNS = 0.06  # the share of signs and digits in targets that are no sentences
 UNBROKEN = 1.5  # words of a target, on average, where blanks part nothing
 KNOWN = 0.99  # the share of words that are frequent ones, where a formal language has no others
@@ -124,9 +126,9 @@ class PairCount:
         """The kind of tokenizer that suits them."""
         if self.single_words:
             return "char"
-        if self.formal and self.few_words:
-            return "word"
-        return "char" if self.formal and self.target_words < UNBROKEN else "bpe"
+        if self.formal and self.target_words < UNBROKEN:
+            return "char"
+        return "word" if self.formal and self.few_words else "bpe"
 
     def target_tokens(self, tokenizer: str) -> float:
         """Tokens of a target, roughly."""
@@ -189,6 +191,7 @@ def count_pairs(config: DataConfig) -> PairCount:
     named = [file for file in (config.train, config.train_target) if isinstance(file, str)]
     size = sum(size_of_files(Path(file)) for file in named)
     most = 0.8 * len(examples)
+    formal = share_of_signs(targets) > SIGNS
     return PairCount(
         pairs=len(examples) if len(examples) < LOOKED_AT else max(LOOKED_AT, int(size / each)),
         bytes_each=each,
@@ -196,9 +199,9 @@ def count_pairs(config: DataConfig) -> PairCount:
         target_length=sum(map(len, targets)) / max(1, len(targets)),
         target_words=sum(len(target.split()) for target in targets) / max(1, len(targets)),
         longest=max(map(len, itertools.chain(sources, targets)), default=0),
-        single_words=sum(itertools.starmap(is_word, examples)) > most,
+        single_words=not formal and sum(itertools.starmap(is_word, examples)) > most,
         sounds=sum(map(are_sounds, targets)) > most,
-        formal=share_of_signs(targets) > SIGNS,
+        formal=formal,
         few_words=sum(count for count in words.values() if count >= COMMON) > KNOWN * words.total(),
         hangul=sum(HANGUL.search(source) is not None for source in sources) > most,
     )

@@ -55,7 +55,7 @@ LENGTHS = (3, 10, 30, 100, 300)
 def facts(pairs: int, tokens: int, words: bool) -> PairCount:
     """Of pairs whose targets have so many tokens: letters of words, or pieces of sentences."""
     letters = tokens if words else 4 * tokens
-    return PairCount(pairs, 2.0 * letters, 100, float(letters), words)
+    return PairCount(pairs, 2.0 * letters, 100, float(letters), single_words=words)
 
 
 @pytest.mark.parametrize("gpu", [False, True])
@@ -102,29 +102,38 @@ def test_more_to_learn_from_never_has_a_smaller_model(gpu: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "words"),
+    ("source", "target", "what", "tokenizers"),
     [
-        ("abîme", "a b i m", True),
-        ("masör N;ARGNO1S;PL;PST", "masörlerdim", True),
-        ("phân tích", "f ə n ˧˧ t ï k̟̚ ˧˦", True),
-        ("あいきどう", "a i kʲ i d o ː", True),
-        ("o'clock", "AH K L AA K", True),
-        ("Where is he", "Wo ist er", False),
-        ("我是从新加坡来的", "I am from Singapore", False),
-        ("O=C1CC[C@H](C)CC1", "CC1CCC(=O)CC1", False),
-        ("jump twice", "I_JUMP I_JUMP", False),
-        ("3 14", "x y", False),
+        ("abîme", "a b i m", "words", ("char", "word")),
+        ("masör N;ARGNO1S;PL;PST", "masörlerdim", "words", ("char", None)),
+        ("<N> <PL> masör", "masörler", "words", ("char", None)),
+        ("phân tích", "f ə n ˧˧ t ï k̟̚ ˧˦", "words", ("char", "word")),
+        ("각도", "k a k̚ t͈ o", "words", ("char", "word")),
+        ("o'clock", "AH K L AA K", "words", ("char", "word")),
+        ("Where is he", "Wo ist er", "sentences", ("bpe", None)),
+        ("我是从新加坡来的", "I am from Singapore", "sentences", ("bpe", None)),
+        ("the cat slept", "I saw 9 cats, and he said: “it's late!”", "sentences", ("bpe", None)),
+        ("O=C1CC[C@H](C)CC1", "CC1CCC(=O)CC1", "formal", ("char", None)),
+        ("jump twice", "I_JUMP I_JUMP", "formal", ("word", None)),
+        ("A girl slept", "girl ( x _ 1 ) AND sleep . agent ( x _ 2 , x _ 1 )", "formal", ("word", None)),
+        ("public int size() { return n; }", "public int Size() { return n; }", "formal", ("word", None)),
+        ("3 mai 1979", "1979-05-03", "formal", ("char", None)),
     ],
 )
-def test_single_words_are_learned_by_the_character(source: str, target: str, words: bool, tmp_path: Path) -> None:
-    """Of words nothing is changed at random, where a typo is a wrong label. Caught: short Chinese sentences, formulas and
-    commands taken for words; features behind a word that hide it."""
+def test_what_pairs_are_says_how_they_are_read(
+    source: str, target: str, what: str, tokenizers: tuple[str, str | None], tmp_path: Path
+) -> None:
+    """Of words, formulas and code nothing is changed at random, where a typo is a wrong label. Caught: short Chinese sentences,
+    formulas and commands taken for words; features before or behind a word that hide it; sounds spelled by their letters."""
     (tmp_path / "p.tsv").write_text(f"{source}\t{target}\n" * 30, encoding="utf-8")
     made = first_recipe([tmp_path / "p.tsv"])
     recipe = Recipe.from_dict(made.values)
-    assert (recipe.data.tokenizer == "char") == ("single words: by the character" in made.chosen) == words
-    assert (recipe.train.metric == "exact_match") == words
-    assert (recipe.data.copies == 1) == words
+    assert (recipe.data.tokenizer, recipe.data.target_tokenizer) == tokenizers
+    assert ("single words: by the character" in made.chosen) == (what == "words")
+    assert ("formulas or code" in made.chosen) == (what == "formal")
+    assert (recipe.train.metric == "exact_match") == (what != "sentences")
+    assert (recipe.data.augment == 0) == (what != "sentences")
+    assert recipe.data.decompose == (source == "각도")
 
 
 def test_a_text_of_any_size_has_no_warning_of_its_own(tmp_path: Path) -> None:

@@ -170,14 +170,8 @@ def share_of_signs(texts: Sequence[str]) -> float:
     (True, True)
     """
     letters = Counter(letter for text in texts for letter in text if not letter.isspace())
-    signs = sum(
-        count
-        for letter, count in letters.items()
-        if unicodedata.category(letter)[0] in "SN"
-        or unicodedata.category(letter) in ("Pc", "Ps", "Pe")
-        or letter in "*#/;"
-    )
-    return signs / max(1, letters.total())
+    signs = (count for letter, count in letters.items() if unicodedata.category(letter) in OF_SIGNS or letter in "*#/;")
+    return sum(signs) / max(1, letters.total())
 
 
 def count_pairs(config: DataConfig) -> PairCount:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from glassformer_lab.audit.making import load_object
 from glassformer_lab.homework import EXERCISES, check, listing
+from glassformer_lab.homework.checking import CASES, NAMES, problem_of
+from glassformer_lab.homework.wrong import WRONG as WRONG_ONES
 from tests.commands import call
 
 RIGHT = {
@@ -44,30 +49,37 @@ NOTHING_LEARNED = """for p in model.parameters():
         p.data += 0.01
     return model"""
 WRONG = [
-    ("softmax", "return scores.exp() / scores.exp().sum(-1, keepdim=True)", "large numbers", "should be"),
-    ("softmax", "e = scores.exp()\n    return e / e.sum(0)", "two rows", "should be"),
-    ("attention", "return (q @ k.transpose(-2, -1)).softmax(-1) @ v", "two queries", "should be"),
-    ("attention", RIGHT["attention"].replace("softmax(-1)", "softmax(-2)"), "two queries", "should be"),
-    ("attention", RIGHT["attention"].replace("~mask", "mask"), "with a mask", "should be"),
-    ("attention", RIGHT["attention"].replace("-torch.inf", "0"), "with a mask", "should be"),
+    ("softmax", "return scores.exp() / scores.exp().sum(-1, keepdim=True)", "large numbers", "subtract the largest"),
+    ("softmax", "e = scores.exp()\n    return e / e.sum(0)", "two rows", "runs over the wrong axis"),
+    ("attention", "return (q @ k.transpose(-2, -1)).softmax(-1) @ v", "two queries", "no root of the head's size"),
+    ("attention", RIGHT["attention"].replace("softmax(-1)", "softmax(-2)"), "two queries", "runs over the wrong axis"),
+    ("attention", RIGHT["attention"].replace("~mask", "mask"), "with a mask", "the wrong way round"),
+    ("attention", RIGHT["attention"].replace("-torch.inf", "0"), "with a mask", "a score like any other"),
     ("mask", "return torch.ones(length, length).tril()", "1 positions", "it should be torch.bool"),
-    ("mask", "return torch.ones(length, length, dtype=torch.bool).triu()", "4 positions", "should be"),
-    ("padding", "return torch.arange(width) <= lengths[:, None]", "lengths 3", "should be"),
-    ("positions", RIGHT["positions"].replace("n **", "10000 **"), "n = 100", "should be"),
-    ("positions", SIDE_BY_SIDE, "n = 100", "should be"),
-    ("norm", RIGHT["norm"].replace(", unbiased=False", ""), "two sentences", "should be"),
-    ("norm", RIGHT["norm"].replace("-1, keepdim", "1, keepdim"), "two sentences", "should be"),
-    ("norm", RIGHT["norm"].replace(" + eps", ""), "eps counts", "should be"),
-    ("heads", "return self.c_proj(classic.attention(query, key, value, mask))", "self-attention", "should be"),
-    ("heads", RIGHT["heads"].replace(".transpose(1, 2).flatten(2)", ".reshape(query.shape)"), "self-attention", "should be"),
-    ("heads", BY_QUERY, "another length", "it raises RuntimeError"),
-    ("encoder", AFTER_NORM, "one text", "should be"),
-    ("encoder", NO_RESIDUAL, "one text", "should be"),
-    ("decoder", RIGHT["decoder"].replace(", src_mask)", ")"), "with padding", "should be"),
-    ("decoder", FIRST_AFTER_NORM, "a target", "should be"),
+    ("mask", "return torch.ones(length, length, dtype=torch.bool).triu()", "4 positions", "upper triangle"),
+    ("padding", "return torch.arange(width) <= lengths[:, None]", "lengths 3", "one place too many"),
+    ("positions", RIGHT["positions"].replace("n **", "10000 **"), "n = 100", "n is left out"),
+    ("positions", SIDE_BY_SIDE, "n = 100", "side by side"),
+    ("norm", RIGHT["norm"].replace(", unbiased=False", ""), "two sentences", "divided by C - 1"),
+    ("norm", RIGHT["norm"].replace("-1, keepdim", "1, keepdim"), "two sentences", "of the wrong axis"),
+    ("norm", RIGHT["norm"].replace(" + eps", ""), "eps counts", "eps is left out"),
+    ("heads", "return self.c_proj(classic.attention(query, key, value, mask))", "self-attention", "not projected"),
+    ("heads", RIGHT["heads"].replace(".transpose(1, 2).flatten(2)", ".reshape(query.shape)"), "self-attention", "transpose back"),
+    ("heads", BY_QUERY, "another length", "cut by the query's length"),
+    ("encoder", AFTER_NORM, "one text", "the residual is after the norm"),
+    ("encoder", NO_RESIDUAL, "one text", "no residual"),
+    ("decoder", RIGHT["decoder"].replace(", src_mask)", ")"), "with padding", "padding of the source is read"),
+    ("decoder", FIRST_AFTER_NORM, "a target", "the residual is after the norm"),
     ("translator", RIGHT["translator"].replace("        optimizer.step()\n", ""), "80%", "no weight has moved"),
     ("translator", NOTHING_LEARNED, "80%", "of 32 numbers are right"),
 ]  # fmt: skip
+LIBRARY = [
+    ("softmax", "return scores.softmax(-1)"),
+    ("attention", "return classic.attention(q, k, v, mask)"),
+    ("mask", "return classic.causal_mask(length)"),
+    ("norm", "return F.layer_norm(x, x.shape[-1:], weight, bias, eps)"),
+    ("encoder", "return super().forward(x, src_mask)"),
+]
 
 
 def filled(name: str, answer: str) -> str:
@@ -95,6 +107,27 @@ def test_a_wrong_answer_is_told_what_is_wrong(name: str, answer: str, case: str,
     file.write_text(filled(name, answer), encoding="utf-8")
     *_before, (_, shown, problem) = check(file)
     assert case in shown and problem is not None and mistake in problem, (shown, problem)
+
+
+@pytest.mark.parametrize(("name", "answer"), LIBRARY)
+def test_the_librarys_own_function_is_no_answer(name: str, answer: str, tmp_path: Path) -> None:
+    """Broken variant: `return classic.attention(...)` is right."""
+    file = tmp_path / "hw.py"
+    file.write_text(filled(name, answer), encoding="utf-8")
+    *before, (_, _shown, problem) = check(file)
+    assert all(one is None for _, _, one in before) and "the library's own" in str(problem)
+
+
+def test_every_wrong_answer_that_is_known_is_wrong(tmp_path: Path) -> None:
+    """And is no other's. Broken variant: a wrong function that gives the right numbers, and is never found."""
+    for name, wrongs in WRONG_ONES.items():
+        file = tmp_path / f"{name}.py"
+        file.write_text(filled(name, RIGHT[name]), encoding="utf-8")
+        torch.manual_seed(1)
+        cases = list(CASES[name](load_object(f"{file}:{NAMES.get(name, name)}")))
+        for number, (mistake, _function) in enumerate(wrongs):
+            problems = [problem_of(replace(one, answer=one.wrong[number][1])) for one in cases]
+            assert any(mistake in str(problem) for problem in problems), (name, mistake, problems)
 
 
 ENDINGS = {

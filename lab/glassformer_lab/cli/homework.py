@@ -23,8 +23,8 @@ def homework(
     seconds: Annotated[float, typer.Option(min=1)] = 300,
 ) -> None:
     """Ten exercises from softmax to a trained translator: parts of glassformer.classic with a hole and hints in two languages.
-    With --check, what is in the file is held to the laws, and what is wrong is said in numbers; the exit code is then 1.
-    The file is run, with all your rights.
+    With --check, what is in the file is held to the laws, and what is wrong is said by its name and in numbers; the exit code is
+    then 1. The file is run, with all your rights.
 
     Example: homework attention
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import math
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from glassformer.classic import transformer as classic
 from glassformer.errors import UserError
 from glassformer.language import _, localized
 from glassformer_lab.audit.making import load_object, one_line
+from glassformer_lab.homework.wrong import WRONG, library_call
 
 EXERCISES: dict[str, dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("homework.toml").read_text(encoding="utf-8")
@@ -38,11 +39,18 @@ from glassformer.classic import transformer as classic
 
 @dataclass(frozen=True)
 class Question:
-    """What a case shows, the reader's answer, and the right one."""
+    """What a case shows, the reader's answer, the right one, and what known wrong ones give, by their mistakes."""
 
     shown: str
     answer: Callable[[], Any]
     right: Any
+    wrong: Sequence[tuple[str, Callable[[], Any]]] = ()
+
+
+def case(exercise: str, shown: str, own: Any, right: Any, *given: Any) -> Question:
+    """A case of a function: its answer to what is given."""
+    wrong = [(mistake, partial(function, *given)) for mistake, function in WRONG[exercise]]
+    return Question(shown, partial(own, *given), right, wrong)
 
 
 def tensors(*shapes: tuple[int, ...]) -> list[Tensor]:
@@ -54,41 +62,41 @@ def softmax(own: Any) -> Iterator[Question]:
     """Shares, also of large numbers."""
     (x,) = tensors((2, 3))
     for shown, scores in ((_("two rows"), x), (_("large numbers"), x * 1000), (_("three dimensions"), x[None])):
-        yield Question(shown, partial(own, scores), scores.softmax(-1))
+        yield case("softmax", shown, own, scores.softmax(-1), scores)
 
 
 def attention(own: Any) -> Iterator[Question]:
     """The equation, keys of another length, a mask."""
     q, k, v = tensors((1, 2, 4), (1, 3, 4), (1, 3, 5))
     mask = torch.tensor([[True, False, False], [True, True, False]])
-    yield Question(_("two queries, three keys"), partial(own, q, k, v), classic.attention(q, k, v))
-    yield Question(_("with a mask"), partial(own, q, k, v, mask), classic.attention(q, k, v, mask))
+    yield case("attention", _("two queries, three keys"), own, classic.attention(q, k, v), q, k, v)
+    yield case("attention", _("with a mask"), own, classic.attention(q, k, v, mask), q, k, v, mask)
 
 
 def mask(own: Any) -> Iterator[Question]:
     """Lower triangular."""
     for length in (1, 4):
-        yield Question(_("{length} positions", length), partial(own, length), classic.causal_mask(length))
+        yield case("mask", _("{length} positions", length), own, classic.causal_mask(length), length)
 
 
 def padding(own: Any) -> Iterator[Question]:
     """By lengths."""
     lengths = torch.tensor([3, 1, 4])
-    yield Question(_("lengths 3, 1 and 4"), partial(own, lengths, 4), torch.arange(4) < lengths[:, None])
+    yield case("padding", _("lengths 3, 1 and 4"), own, torch.arange(4) < lengths[:, None], lengths, 4)
 
 
 def positions(own: Any) -> Iterator[Question]:
     """The worked examples."""
     for n in (100.0, 10000.0):
         right = classic.sinusoids(4, 4, n).float()
-        yield Question(_("four positions, width 4, n = {n:.0f}", n), partial(own, 4, 4, n), right)
+        yield case("positions", _("four positions, width 4, n = {n:.0f}", n), own, right, 4, 4, n)
 
 
 def norm(own: Any) -> Iterator[Question]:
     """Over features."""
     x, weight, bias = tensors((2, 2, 4), (4,), (4,))
     for shown, given in ((_("two sentences of two tokens"), x), (_("numbers so small that eps counts"), x * 1e-3)):
-        yield Question(shown, partial(own, given, weight, bias), F.layer_norm(given, (4,), weight, bias))
+        yield case("norm", shown, own, F.layer_norm(given, (4,), weight, bias), given, weight, bias)
 
 
 def layers(exercise: str) -> Callable[[Any], Iterator[Question]]:
@@ -108,7 +116,8 @@ def layers(exercise: str) -> Callable[[Any], Iterator[Question]]:
             given = [(_("self-attention"), (x, x, x)), (_("keys of another length"), (x, y, y))]
             given += [(_("with a mask"), (x, x, x, classic.causal_mask(3)))]
         for shown, texts in given:
-            yield Question(shown, partial(theirs, *texts), ours(*texts).detach())
+            wrong = [(mistake, partial(forward, ours, *texts)) for mistake, forward in WRONG[exercise]]
+            yield Question(shown, partial(theirs, *texts), ours(*texts).detach(), wrong)
 
     return cases
 
@@ -147,6 +156,11 @@ NAMES = {
 """What an exercise is called in the reader's file, where it is not its own name."""
 
 
+def sort_of(x: Tensor) -> tuple[bool, bool]:
+    """Booleans, whole numbers or floats; single and double are one."""
+    return x.is_floating_point(), x.dtype == torch.bool
+
+
 def answer_of(answer: Callable[[], Any]) -> Any:
     """What an answer gives, or the exception that it raises; of a tensor its numbers alone."""
     try:
@@ -154,6 +168,18 @@ def answer_of(answer: Callable[[], Any]) -> Any:
     except (Exception, SystemExit, GeneratorExit) as error:
         return error
     return found.detach() if isinstance(found, Tensor) else found
+
+
+def distance(a: Tensor, b: Tensor) -> Tensor:
+    """How far numbers lie apart; what is no number is as far as can be from what is one, and like itself."""
+    return torch.where(a.isnan() & b.isnan(), 0.0, (a.double() - b.double()).abs().nan_to_num(math.inf))
+
+
+def is_alike(a: Any, b: Any) -> bool:
+    """Whether two answers are the same numbers, or the same kind of exception."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and float(distance(a, b).max()) < 1e-4
+    return isinstance(a, Exception) and type(a) is type(b)
 
 
 def difference(found: Any, right: Any) -> str | None:
@@ -164,18 +190,24 @@ def difference(found: Any, right: Any) -> str | None:
         return _("it raises {error}", one_line(found))
     if isinstance(right, str):  # the exercise itself says what is wrong
         return found or None
-    alike = isinstance(found, Tensor) and found.shape == right.shape
-    if not alike or (found.dtype != right.dtype and not right.is_floating_point()):  # single and double are one
+    if not isinstance(found, Tensor) or found.shape != right.shape or sort_of(found) != sort_of(right):
         kind = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
         return _("it should be {right}, not {kind}", f"{right.dtype} {tuple(right.shape)}", kind)
-    # What is no number is as far as can be from what is one, and like itself.
-    far = (found.double() - right.double()).abs().nan_to_num(math.inf)
-    apart = torch.where(found.isnan() & right.isnan(), 0.0, far)
+    apart = distance(found, right)
     if float(apart.max()) < 1e-4:
         return None
     place = torch.unravel_index(apart.argmax(), apart.shape)
     at = ", ".join(str(int(i)) for i in place)
     return _("at [{at}] it is {found:.4g} and should be {right:.4g}", at, float(found[place]), float(right[place]))
+
+
+def problem_of(one: Question) -> str | None:
+    """What is wrong with an answer, in numbers, and the mistake that gives the same ones; None: nothing."""
+    found = answer_of(one.answer)
+    if (problem := difference(found, one.right)) is None or isinstance(found, NotImplementedError):
+        return problem
+    mistake = next((mistake for mistake, wrong in one.wrong if is_alike(found, answer_of(wrong))), None)
+    return problem if mistake is None else _("{mistake} ({problem})", mistake, problem)
 
 
 def check(path: Path) -> list[tuple[str, str, str | None]]:
@@ -184,18 +216,21 @@ def check(path: Path) -> list[tuple[str, str, str | None]]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
         raise UserError("{path} cannot be imported: {error}", path, one_line(error)) from None
-    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    defined = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     results: list[tuple[str, str, str | None]] = []
     for name in (name for name in CASES if NAMES.get(name, name) in defined):
         torch.manual_seed(1)
         own = load_object(f"{path}:{NAMES.get(name, name)}")
+        problem = None
         try:
             for one in CASES[name](own):
-                results.append((name, one.shown, problem := difference(answer_of(one.answer), one.right)))
+                results.append((name, one.shown, problem := problem_of(one)))
                 if problem is not None:
                     break
         except (Exception, SystemExit, GeneratorExit) as error:  # it cannot even be made
-            results.append((name, _("making it"), _("it raises {error}", one_line(error))))
+            results.append((name, _("making it"), problem := _("it raises {error}", one_line(error))))
+        if problem is None and (function := library_call(defined[NAMES.get(name, name)], name)):
+            results.append((name, _("its code"), _("this is the library's own {function}: write it out", function)))
     return results
 
 

@@ -15,6 +15,7 @@ from itertools import islice, repeat
 from typing import Any
 
 from glassformer.config import DecodeConfig
+from glassformer.data.readers import with_features
 from glassformer.data.transforms import Recased, last_sentence, windows
 from glassformer.decode import (
     NO_CONSTRAINTS,
@@ -157,6 +158,8 @@ def translate_each(
     constraints, net = constraints or TextConstraints(), model._model
     settings = decode_settings(model, config, **options)
     check_constraints(model, constraints, settings)
+    if model.recipe.data.features_field is not None:
+        texts = (with_features(*text.split("\t", 1)) if isinstance(text, str) else text for text in texts)
     is_pair = isinstance(net, Transformer)
     constrained = constraints != NOTHING_ASKED or bool(model.tokenizers.target.before)
     # In order; results come in the same order, so the next is for the first of them.

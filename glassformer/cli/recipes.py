@@ -1,4 +1,4 @@
-"""`glassformer recipes`, `init`, `plan` and `demo`: what can be trained, by name or from a file of one's own, and what it costs.
+"""`glassformer recipes`, `init` and `plan`: what can be trained, by name or from a file of one's own, and what it costs.
 
 A file of data stands in the place of a recipe wherever one is taken: `glassformer train pairs.tsv`, `glassformer plan pairs.tsv`.
 """
@@ -194,43 +194,3 @@ def plan(recipe: str, overrides: list[str] | None = None, *, seconds: float = 5.
     if not cost.fits:
         console.print(_("It does not fit: {advice}", cost.advice), style="red", soft_wrap=True)
         raise SystemExit(1)
-
-
-def demo(*, out: Path = Path("runs/dates")) -> None:
-    """Train `dates` on this machine (two to three minutes on two cores) and show what it learned.
-
-    Example: demo
-
-    out: Where the run goes.
-    """
-    from glassformer import runs
-    from glassformer.api import load
-    from glassformer.api.evaluation import evaluate_run
-    from glassformer.cli.train import run_it
-    from glassformer.data.builtin import examples_in_ten_languages
-    from glassformer.runs.checkpoint import problem
-    from glassformer.tasks import translations
-
-    console, folder = table_console(), runs.RunFolder(out)
-    if not runs.RunFolder.is_run(out):
-        run_it(lambda: runs.train(read_recipe("dates"), out), out)
-    elif problem(folder.final) is not None:
-        run_it(lambda: runs.resume(out), out)
-    scores = evaluate_run(out, split="test", device="cpu")
-    examples = examples_in_ten_languages("test")
-    answers = translations(load(out, device="cpu"), [source for _language, source, _date in examples])
-    table = make_table((_("language"), _("written"), _("read as"), ""), title=_("Days it has never seen"))
-    for (language, source, date), answer in zip(examples, answers, strict=True):
-        verdict = _("right") if answer == date else _("should be {wanted}", date)
-        table.add_row(language, source, answer, localized(verdict))
-    console.print(table)
-    summary = _(
-        "{exact_match:.1f}% of {count:,} unseen days read exactly right (BLEU {bleu:.1f}, chrF {chrf:.1f})",
-        count=scores.examples,
-        **scores,
-    )
-    console.print(summary, "", sep="\n")
-    console.print(_("Try next:"))
-    run = shlex.quote(str(out))
-    for words in (f'translate {run} "3 mai 1979"', f'look {run} "3 mai 1979"', f"heads {run}", f"evaluate {run}"):
-        console.print(f"  glassformer {words}")

@@ -1,4 +1,4 @@
-"""`glassformer train`: from a recipe to a run."""
+"""`glassformer train` and `demo`: from a recipe to a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from glassformer.config.recipe import apply_overrides
 from glassformer.errors import ConfigError
 from glassformer.files.streams import unbreakable_screen
 from glassformer.language import _, localized, width
-from glassformer.screen import QUIET, rank_of_several, say
+from glassformer.screen import QUIET, make_table, rank_of_several, say, table_console
 
 if TYPE_CHECKING:
     from glassformer.runs.folder import RunFolder
@@ -239,3 +239,42 @@ def print_next(recipe: Recipe, folder: Path) -> None:
     for command in (*asked, f"evaluate {path}{'' if has_test else ' --split val'}"):
         print(f"{first} glassformer {command}")
         first = " " * width(first)
+
+
+def demo(*, out: Path = Path("runs/dates")) -> None:
+    """Train `dates` on this machine (two to three minutes on two cores) and show what it learned.
+
+    Example: demo
+
+    out: Where the run goes.
+    """
+    from glassformer import runs
+    from glassformer.api import load
+    from glassformer.api.evaluation import evaluate_run
+    from glassformer.data.builtin import examples_in_ten_languages
+    from glassformer.runs.checkpoint import problem
+    from glassformer.tasks import translations
+
+    console, folder = table_console(), runs.RunFolder(out)
+    if not runs.RunFolder.is_run(out):
+        run_it(lambda: runs.train(read_recipe("dates"), out), out)
+    elif problem(folder.final) is not None:
+        run_it(lambda: runs.resume(out), out)
+    scores = evaluate_run(out, split="test", device="cpu")
+    examples = examples_in_ten_languages("test")
+    answers = translations(load(out, device="cpu"), [source for _language, source, _date in examples])
+    table = make_table((_("language"), _("written"), _("read as"), ""), title=_("Days it has never seen"))
+    for (language, source, date), answer in zip(examples, answers, strict=True):
+        verdict = _("right") if answer == date else _("should be {wanted}", date)
+        table.add_row(language, source, answer, localized(verdict))
+    console.print(table)
+    summary = _(
+        "{exact_match:.1f}% of {count:,} unseen days read exactly right (BLEU {bleu:.1f}, chrF {chrf:.1f})",
+        count=scores.examples,
+        **scores,
+    )
+    console.print(summary, "", sep="\n")
+    console.print(_("Try next:"))
+    run = shlex.quote(str(out))
+    for words in (f'translate {run} "3 mai 1979"', f'look {run} "3 mai 1979"', f"heads {run}", f"evaluate {run}"):
+        console.print(f"  glassformer {words}")

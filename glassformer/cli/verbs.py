@@ -27,9 +27,9 @@ from glassformer.cli.improve import improve
 from glassformer.cli.info import info
 from glassformer.cli.inside import heads, look, open_, serve
 from glassformer.cli.options import as_command, describe
-from glassformer.cli.recipes import demo, init, plan, recipes
+from glassformer.cli.recipes import init, plan, recipes
 from glassformer.cli.scores import compare, evaluate, score
-from glassformer.cli.train import train
+from glassformer.cli.train import demo, train
 from glassformer.cli.translate import translate
 from glassformer.config import PARTS, VERSION, DecodeConfig, did_you_mean
 from glassformer.errors import ConfigError

@@ -3,7 +3,7 @@ model score it (stepper.py) and a search choose (search.py)."""
 
 from glassformer.decode.constraints import spellings
 from glassformer.decode.driver import Driver
-from glassformer.decode.generate import answer, check_request, generate_batch, stream, translate_batch
+from glassformer.decode.generate import answer, generate_batch, stream, translate_batch
 from glassformer.decode.longtext import Piece, fits_within, join_pieces, split_text, unwrapped
 from glassformer.decode.request import (
     NO_CONSTRAINTS,
@@ -13,6 +13,7 @@ from glassformer.decode.request import (
     Request,
     SpecialTokens,
     TokenConstraints,
+    check_request,
 )
 
 __all__ = [

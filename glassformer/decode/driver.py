@@ -43,7 +43,7 @@ from glassformer.decode.request import (
     Request,
     SpecialTokens,
     check_ids,
-    check_settings,
+    check_request,
 )
 from glassformer.decode.search import SearchState
 from glassformer.decode.slots import Job
@@ -115,7 +115,7 @@ class Driver:
     def add(self, request_id: int, request: Request) -> list[Result]:
         """Take a request in. What needs no decoding is answered at once."""
         if request.constraints is not NO_CONSTRAINTS:
-            check_settings(self.config, request, self.text)
+            check_request(self.model, request, self.config, self.special, self.text)
         if not request.ids and self.has_source:
             empty = Hypothesis([], 0.0, 0.0, [], "eos", trace=BeamTrace() if self.trace else None)
             return [(request_id, self.finish(request, [empty]))]
@@ -129,8 +129,6 @@ class Driver:
     def make_job(self, request_id: int, request: Request) -> Job:
         """What the search has to know of a request: limits, constraints, and the hash that makes its random numbers its own."""
         config, c, constraints = self.config, self.model_config, request.constraints
-        if constraints:
-            constraints.check(c.vocab_size, self.special)
         length = len(request.ids) if constraints is NO_CONSTRAINTS and request.limits is None else -1
         minimum, most = self.limits.get(length) or limits_for(c, config, request)
         if length >= 0:

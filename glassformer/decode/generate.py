@@ -18,7 +18,6 @@ from glassformer.decode.request import (
     Request,
     SpecialTokens,
     TokenConstraints,
-    check_settings,
 )
 from glassformer.decode.streaming import Decode, Streamer
 from glassformer.errors import ConfigError
@@ -57,15 +56,6 @@ def full_collections_wait() -> Iterator[None]:
             collection_waits -= 1
             if collection_waits == 0 and gc.get_threshold()[2] == NEVER:
                 gc.set_threshold(*thresholds)
-
-
-def check_request(
-    model: Any, request: Request, config: DecodeConfig, special: SpecialTokens, text: Decode | None = None
-) -> None:
-    """Refuse at once what no text could be answered with."""
-    check_settings(config, request, text)
-    if request.constraints:
-        request.constraints.check(model.config.vocab_size, special)
 
 
 def answer(

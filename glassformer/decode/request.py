@@ -162,13 +162,16 @@ def ranked(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
     return sorted(hypotheses, key=lambda h: (not h.complete, -h.score))
 
 
-def check_settings(config: DecodeConfig, request: Request, text: Decode | None) -> None:
-    """Refuse in a sentence what cannot go together."""
+def check_request(
+    model: Any, request: Request, config: DecodeConfig, special: SpecialTokens, text: Decode | None = None
+) -> None:
+    """Refuse in a sentence what no text could be answered with."""
     constraints = request.constraints
     if constraints.terms and config.temperature > 0:
         raise ConfigError("glossary terms need a search; set decode.temperature to 0")
     if constraints.stops and text is None:
         raise ValueError("stop strings need `text`, the function that turns ids into text")
+    constraints.check(model.config.vocab_size, special)
 
 
 def check_ids(model: Any, index: int, ids: Sequence[int]) -> None:

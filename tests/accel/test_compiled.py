@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from glassformer.accel.output_loss import LossBackend, OutputLoss, SoftmaxLoss
 from glassformer.nn.loss import IGNORE, linear_cross_entropy
 from tests.commands import call_program
+from tests.counts import count
 
 # Programs, in processes of their own: the checks of shapes that tests install cannot be traced.
 
@@ -24,7 +25,7 @@ def test_the_compiled_loss_is_the_loss() -> None:
     `fullgraph` also says that nothing in the model breaks the graph."""
     done = call_program("compiled_loss")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(done.stdout.splitlines()) == 6
+    assert len(done.stdout.splitlines()) == count(fast=3, soak=6)
 
 
 @pytest.mark.slow

@@ -184,13 +184,10 @@ def test_a_listing_that_does_not_run_as_printed_gets_its_erratum(listing: str, t
 
 
 ENDINGS = {
-    "sys.exit(0)": "SystemExit: 0 (ending.py:4)",
     "os._exit(0)": "ended the process (exit code 0) before it was looked through",
-    "raise GeneratorExit": "GeneratorExit",
     "raise type('Own', (BaseException,), {})('mine')": "Own: mine",
     "print(json.dumps({'nonce': '', 'found': {'laws': []}})); os._exit(0)": "ended the process (exit code 0)",
     "while True: pass": "had not come to its end after 8 seconds; --seconds",
-    "pass": "begins with super().__init__()",
 }
 
 

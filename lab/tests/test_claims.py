@@ -19,7 +19,6 @@ import torch
 from glassformer.errors import UserError
 from glassformer.language import in_language
 from glassformer_lab.claims import decoder_only, heads, parts, rnn, timing, training
-from glassformer_lab.claims.batching import as_rows, pack
 from glassformer_lab.claims.claim import (
     DEFAULT,
     NAMES,
@@ -36,7 +35,7 @@ from glassformer_lab.claims.judgement import judge
 from glassformer_lab.claims.report import markdown, run
 from glassformer_lab.claims.rnn import RecurrentTranslator
 from glassformer_lab.claims.scale import power_law
-from glassformer_lab.claims.training import Letters, Strings, TrainArgs, exact_match, make_pairs, share_at, summed_loss
+from glassformer_lab.claims.training import Letters, Strings, TrainArgs, exact_match, make_pairs, summed_loss
 from glassformer_lab.runner import KEPT, TrialCall, run_trials
 from glassformer_lab.verdict import verdict
 
@@ -233,21 +232,6 @@ def test_the_recurrent_translator_does_not_see_padding_nor_the_future() -> None:
     torch.testing.assert_close(model(source, later, [4, 6])[:, :3], model(source, target, [4, 6])[:, :3])
     pairs = make_pairs([[3, 4], [5]], [[4], [5, 6]])
     assert float(summed_loss(model, pairs).detach()) > 0
-
-
-def test_the_rate_rises_and_falls() -> None:
-    args = TrainArgs(100, rate=1.0, warmup=10)
-    assert [round(share_at(args, step), 3) for step in (1, 10, 55, 100)] == [0.1, 1.0, 0.5, 0.0]
-    assert share_at(TrainArgs(10, rate=1.0, warmup=0), 1) < 1.0
-
-
-def test_packed_rows_hold_every_pair_once() -> None:
-    examples = [([3] * n, [4] * m) for n, m in [(5, 2), (3, 3), (7, 1), (2, 6), (9, 9)]]
-    packed = [pair for batch in pack(examples, 12) for row in batch for pair in row]
-    assert sorted(map(str, packed)) == sorted(map(str, examples))
-    for batch in pack(examples, 12):
-        _, target, labels = as_rows(batch, 12)
-        assert int((labels >= 0).sum()) == int((target.segments > 0).sum())
 
 
 def test_ranks_of_known_matrices() -> None:

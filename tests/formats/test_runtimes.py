@@ -17,7 +17,6 @@ import torch
 
 import glassformer
 from glassformer import runs
-from glassformer.api.evaluation import evaluate_run
 from glassformer.config import DataConfig, ModelConfig, Recipe
 from glassformer.config.recipe import read_recipe
 from glassformer.formats.export import write
@@ -154,16 +153,3 @@ def test_the_dates_of_the_demo_are_read_and_written_by_everyone(dates: Any, tmp_
         [library.encode(t).tokens for t in texts], beam_size=1, max_decoding_length=24, suppress_sequences=hidden
     )
     assert [library.decode([library.token_to_id(w) for w in one.hypotheses[0]]) for one in answers] == wanted
-
-
-@pytest.mark.slow
-def test_evaluate_by_other_engines(dates: Any) -> None:
-    """The same scores, whoever runs the model."""
-    how = {"split": "test", "limit": 24}
-    given = ["decode.beam=1"]
-    plain, *others = (
-        evaluate_run(dates.origin.path, overrides=[*given, f"decode.engine={engine}"], **how).scores
-        for engine in ("plain", "ctranslate2", "onnx")
-    )
-    for scores in others:
-        assert scores.written == plain.written and scores.values == pytest.approx(plain.values)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from rich.console import Console
 
-from glassformer import plots, probe
+from glassformer import probe
 from glassformer.api import load
-from glassformer.cli.inside import importances
 from glassformer.evaluation.examples import held_out, written
 from glassformer.evaluation.teacher_forced import example_losses, model_inputs, teacher_forced
 from glassformer.inspection import heads as study
@@ -27,7 +23,6 @@ from glassformer.probe import Component
 from glassformer.runs.folder import RunFolder
 from tests.commands import call
 from tests.small_runs import small_run
-from tests.test_plots import check_pictures
 
 pytestmark = pytest.mark.slow
 
@@ -139,50 +134,6 @@ def test_how_many_can_go() -> None:
     assert found("bleu", [49.4, 50, 50, 50, 50]) == 0
     assert found("bleu", [51, 52, 50, 50, 49.5]) == 5
     assert found("perplexity", [49, 50.5, 50.6, 40, 40]) == 2
-
-
-def test_the_table_fits_a_terminal() -> None:
-    """Names and numbers whole in 80 columns, with the score and the loss of a model that writes. Caught: `encode…`."""
-    whole = {"loss": 0.0004, "bleu": 100.0, "exact_match": 100.0}
-    without = {mode: {"loss": 0.3456789, "bleu": 0.0, "exact_match": 33.333333} for mode in ("zero", "mean")}
-    names = [("encoder.0.attention", 3), ("decoder.1.attention", 0), ("decoder.0.cross", 7), ("decoder.1.mlp", None)]
-    parts = [
-        Importance(Component(name, head), without, {} if head is None else {"induction": 0.98765})
-        for name, head in names
-    ]
-    found = HeadImportances(10, "val", "bleu", whole, parts, [])
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(importances(found, "runs/x: 10 examples of val"))
-    text = console.export_text()
-    assert "…" not in text and max(map(len, text.splitlines())) <= 80
-    for name, head in names:
-        assert (f"{name}:{head} " if head is not None else f"{name} ") in text
-    for cell in ("induction 0.99", "+0.345", "-100"):
-        assert cell in text
-
-
-def test_figures(tmp_path: Path, folders: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every cell holds its part's number. Broken variant: heads of one attention in the row of another."""
-    model = load(folders["pairs"].path)
-    held = held_out(model, "val", 4)
-    found = study.study(model, held, "val", decoding=False)
-    drawn: list[Any] = []
-    draw_parts = plots.part_maps
-    monkeypatch.setattr(plots, "part_maps", lambda *given: drawn.append(given) or draw_parts(*given))
-    paths = study.draw(found, model.model.config, tmp_path)
-    for i in range(0, len(paths), 2):
-        check_pictures(paths[i : i + 2])
-    ((panels, _rows, mlps),) = drawn
-    title, grid, bars = panels[0]
-    assert title == "rise of loss (nats a token), zero ablation" and mlps == ["encoder 0", "decoder 0"]
-    rise = {one.part: found.change(one, "zero", "loss") for one in found.parts}
-    for head in found.heads:
-        assert grid[model.model.config.attentions.index(head.part.module), head.part.head] == rise[head.part]
-    assert grid.size == len(found.heads) and not np.isnan(grid).any()
-    assert bars.tolist() == [rise[Component(f"{side}.0.mlp")] for side in ("encoder", "decoder")]
-    assert [plots.number(v) for v in (0.0, 0.0004, 0.0123, 1.234, 56.78, 567.8, math.nan, -0.5)] == [
-        *("0", "0", "0.012", "1.23", "56.8", "568", "", "-0.500")
-    ]
 
 
 # The verb, and pruned runs -----------------------------------------------------------------------------------------------

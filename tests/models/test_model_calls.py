@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +15,9 @@ from torch.func import functional_call, grad, vmap
 
 from glassformer import BERT, GPT, ModelConfig, MultiHeadAttention, Rows, Transformer, build_model, preset
 from glassformer.errors import ConfigError
-from glassformer.nn import higher_derivatives
 from glassformer.nn.masks import AttentionMask
 from tests.programs import run_program
 
-ROOT = Path(__file__).parents[2]
 SIZES: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 32, "n_hidden": 48, "vocab_size": 40, "block_size": 24}
 FAMILIES = [GPT, Transformer, BERT]
 
@@ -178,31 +175,6 @@ def test_gradients_of_each_row_by_torch_func(kind: type) -> None:
         expected = torch.autograd.grad(model.loss(*(one[row : row + 1] for one in ids)), list(weights.values()))
         for (_, each), own in zip(found.items(), expected, strict=True):
             torch.testing.assert_close(each[row], own, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("kind", [GPT, Transformer])
-def test_second_derivatives(kind: type) -> None:
-    """The norm of a gradient can be lowered: its own gradient is that of finite differences, in float64."""
-    model, ids = make(kind).double(), inputs(kind)
-    weight = model.decoder.layers[0].mlp.up.weight
-
-    def slope() -> Tensor:
-        with higher_derivatives():
-            (own,) = torch.autograd.grad(model.loss(*ids), weight, create_graph=True)
-        return (own**2).sum()
-
-    (second,) = torch.autograd.grad(slope(), weight)
-    step = 1e-5
-    for place in ((0, 0), (5, 7)):
-        with torch.no_grad():
-            weight[place] += step
-        above = float(slope().detach())
-        with torch.no_grad():
-            weight[place] -= 2 * step
-        below = float(slope().detach())
-        with torch.no_grad():
-            weight[place] += step
-        assert float(second[place]) == pytest.approx((above - below) / (2 * step), rel=1e-3, abs=1e-9)
 
 
 # A process of its own: the checks of shapes that tests install cannot be traced, and speak before the package does.

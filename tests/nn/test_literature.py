@@ -50,23 +50,6 @@ def test_attention_is_a_weighted_mean() -> None:
     assert attention(query, keys, values, mask).item() == pytest.approx(8.0, abs=1e-12)
 
 
-def test_additive_minus_infinity_is_the_boolean_mask() -> None:
-    """Adding 0 where attention is allowed and −∞ where it is not says the same as our True and False.
-
-    Fails if the mask is read the other way round, or filled in after the softmax.
-    """
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(3))
-    allowed = torch.ones(5, 5).tril().bool()
-    added = torch.zeros(5, 5, dtype=torch.float64).masked_fill(~allowed, -math.inf)
-    by_hand = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(4) + added, dim=-1)
-    assert torch.equal(by_hand[..., ~allowed], torch.zeros_like(by_hand[..., ~allowed]))
-    torch.testing.assert_close(attention_weights(q, k, allowed), by_hand, rtol=0, atol=1e-14)
-    torch.testing.assert_close(attention(q, k, v, allowed), by_hand @ v, rtol=0, atol=1e-14)
-    fused = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=added)
-    torch.testing.assert_close(attention(q, k, v, allowed), fused, rtol=0, atol=1e-14)
-
-
 def test_the_causal_mask_of_bos_i_like_you_eos() -> None:
     """Each word sees itself and what came before: a lower triangle (some texts call it upper).
 
@@ -217,19 +200,6 @@ def test_inner_products_of_positions_depend_on_distance_alone() -> None:
         torch.testing.assert_close(products.diagonal(-distance), diagonal, rtol=0, atol=1e-9)
     assert products[0, 0].item() == pytest.approx(256, abs=1e-9)
     assert round((products[0, 100] / products[0, 0]).item(), 2) == 0.44
-
-
-def test_wavelengths_form_a_geometric_series() -> None:
-    """From 2π up towards 10000·2π, which the last pair does not quite reach. Read off the table: at position 1 a pair
-    stands at its frequency."""
-    width = 64
-    first = sinusoids(2, width)[1]
-    wavelengths = 2 * math.pi / torch.atan2(first[0::2], first[1::2])
-    assert wavelengths[0].item() == pytest.approx(2 * math.pi, rel=1e-12)
-    ratios = wavelengths[1:] / wavelengths[:-1]
-    torch.testing.assert_close(ratios, torch.full_like(ratios, 10000 ** (2 / width)), rtol=1e-9, atol=0)
-    assert wavelengths[-1] < 10000 * 2 * math.pi
-    assert (wavelengths[-1] * ratios[-1]).item() == pytest.approx(10000 * 2 * math.pi, rel=1e-9)
 
 
 # ------------------------------------------------------------------------------------------------------- the other parts

@@ -282,22 +282,6 @@ def test_gradient_of_grouped_attention() -> None:
     assert torch.autograd.gradcheck(lambda x, *_: mha(x, AttentionMask(causal=True), rotation=rotation), (x, *weights))
 
 
-@pytest.mark.parametrize("norm", [LayerNorm(4), LayerNorm(4, bias=False), RMSNorm(4), BatchNorm(4)])
-def test_gradient_of_norms(norm: nn.Module) -> None:
-    norm = norm.double()
-    scramble(norm)
-    x = normal(2, 3, 4).requires_grad_()
-    real = torch.tensor([[True, True, True], [True, False, False]])
-    assert torch.autograd.gradcheck(lambda x, *_: norm(x, real), (x, *norm.parameters()))
-
-
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "relu2", "silu", "swiglu", "geglu", "geglu_tanh"])
-def test_gradient_of_feed_forward(activation: str) -> None:
-    mlp = (GatedMLP if activation in ("swiglu", "geglu", "geglu_tanh") else MLP)(3, 4, activation=activation).double()
-    scramble(mlp)
-    assert torch.autograd.gradcheck(lambda x, *_: mlp(x), (normal(1, 2, 3).requires_grad_(), *mlp.parameters()))
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [5, 2**23])
 def test_gradient_of_the_loss(smoothing: float, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,11 @@ FORMS = [
 
 def test_features_stand_before_the_source(tmp_path: Path) -> None:
     """Of a column and of a field. Caught: a column dropped, or learned with its semicolons; a remark on a column that is read."""
-    wanted = [("V PRS 2 SG sordutater", "sordutates"), ("V PST sordutater", "sordutat"), ("N PL auto", "autos")]
+    wanted = [
+        ("<V> <PRS> <2> <SG> sordutater", "sordutates"),
+        ("<V> <PST> sordutater", "sordutat"),
+        ("<N> <PL> auto", "autos"),
+    ]
     (tmp_path / "f.tsv").write_text("".join("\t".join(own) + "\n" for own in FORMS))
     (tmp_path / "f.jsonl").write_text(
         "".join(json.dumps(dict(zip(("source", "target", "tags"), own, strict=True))) + "\n" for own in FORMS)

@@ -136,6 +136,29 @@ def test_what_pairs_are_says_how_they_are_read(
     assert recipe.data.decompose == (source == "각도")
 
 
+@pytest.mark.parametrize(
+    ("lines", "task", "features"),
+    [
+        (["The\tDT", "cat\tNN", "slept\tVB", ""], "tag", None),
+        (["我\tO", "在\tO", "京\tB-LOC", ""], "tag", None),
+        (["1\ta fine film {n}", "0\tdull {n} and long"], "classify", None),
+        (["体育\t今天比赛赢了{n}", "财经\t股票跌了{n}"], "classify", None),
+        (["sing{n}\tsang{n}\tV;PST", "go{n}\tgone{n}\tV;PTCP;PST"], "pairs", "3"),
+        (["a girl {n}\tgirl ( x _ {n} )\tin_distribution"], "pairs", None),
+        (["hello {n}\thallo {n}", "yes {n}\tja {n}"], "pairs", None),
+        (["cat{n}\tK AE T {n}", ""], "pairs", None),
+        (["yes\tja", "no\tnein"], "pairs", None),
+    ],
+)
+def test_what_columns_hold_is_seen(lines: list[str], task: str, features: str | None, tmp_path: Path) -> None:
+    """Broken variants: words and their tags, or labels and texts, learned as pairs; features dropped."""
+    text = "".join(f"{line.format(n=n)}\n" for n in range(100) for line in lines)
+    (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
+    config = arrange([tmp_path / "a.tsv"], None, {})
+    assert (config.task, config.features_field) == (task, features)
+    assert arrange([tmp_path / "a.tsv"], "pairs", {"features_field": "1"}).features_field == "1"
+
+
 def test_a_text_of_any_size_has_no_warning_of_its_own(tmp_path: Path) -> None:
     for size in (100, 30_000):
         (tmp_path / "a.txt").write_text("the cat sat " * (size // 12))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from glassformer.data.records import field_command
 from glassformer.data.splits import SPLITS
 from glassformer.errors import UserError
 from glassformer.language import _
+from glassformer.text.languages import is_unspaced
 
 ROLES = {
     "train": re.compile(r"(^|[^a-z])train(ing)?([^a-z]|$)"),
@@ -33,6 +35,9 @@ def check_there(files: Sequence[Path]) -> None:
 
 NAMED_FIELDS = ("csv", "json", "jsonl", "parquet")
 LOOKED_AT = 200  # records of a table
+LINES_LOOKED_AT = 2000  # of a file with tabs
+MOST = 0.99  # the share of columns without a blank, where they are words and tags
+MOST_LABELS, LONGEST_LABEL = 100, 40  # different ones, and characters of one
 
 
 def first_records(path: Path, format: str) -> list[dict[str, Any]]:
@@ -129,7 +134,12 @@ def arrange(files: Sequence[Path], task: str | None, fields: Mapping[str, Any]) 
     pairs_of_files = [group for group in roles.values() if len(group) == 2]
     if task is None:
         first = files[0]
-        task = "pairs" if pairs_of_files or holds_pairs(first) or (first.is_file() and has_tab(first)) else "text"
+        columns = [] if pairs_of_files or not first.is_file() else first_columns(first)
+        if pairs_of_files or (holds_pairs(first) and not columns):
+            task = "pairs"
+        else:
+            task, features = task_of_columns(columns) if columns and "\t" in "".join(columns) else ("text", {})
+            fields = {**features, **fields}
     if pairs_of_files and task != "pairs":
         names = " and ".join(file.name for file in pairs_of_files[0])
         raise UserError("{names} would both be {task} for the same split; give them one by one", names, task)
@@ -152,6 +162,41 @@ def has_tab(path: Path) -> bool:
     """Whether the first line that is not blank has two columns."""
     lines = (line for _, line in numbered_lines(path, ReadContext(ignore)) if line.strip())
     return "\t" in next(lines, "")
+
+
+def first_columns(path: Path) -> list[str]:
+    """The first lines of a file with tabs, blank ones as they are; none of any other file."""
+    if not (path.name.removesuffix(".gz").endswith(".tsv") or has_tab(path)):
+        return []
+    return [line for _, line in itertools.islice(numbered_lines(path, ReadContext(ignore)), LINES_LOOKED_AT)]
+
+
+def task_of_columns(lines: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """What lines with tabs hold, and the settings that follow: a word and its tag, with a blank line between sentences; a label
+    and a text; else pairs, whose third column may be features.
+
+    >>> task_of_columns(["The\\tDT", "cat\\tNN", ""] * 20)[0], task_of_columns([f"good\\ta film {n}" for n in range(50)])[0]
+    ('tag', 'classify')
+    >>> task_of_columns(["sing\\tsang\\tV;PST"] * 50)
+    ('pairs', {'features_field': '3'})
+    """
+    rows = [[column.strip() for column in line.split("\t")] for line in lines if line.strip()]
+    firsts, seconds = Counter(row[0] for row in rows), Counter(row[1] for row in rows if len(row) > 1)
+    single = sum(" " not in column for row in rows for column in row[:2]) / max(1, sum(len(row[:2]) for row in rows))
+    blank = any(not line.strip() for line in lines[:-1])
+    if blank and single > MOST and len(seconds) <= min(MOST_LABELS, len(rows) / 5):
+        return "tag", {}
+    texts = sum(" " in row[1] or any(map(is_unspaced, row[1])) for row in rows if len(row) > 1)
+    short = max(map(len, firsts), default=0) <= LONGEST_LABEL
+    if (
+        len(firsts) <= min(MOST_LABELS, len(rows) / 20)
+        and short
+        and texts > len(rows) / 2
+        and len(seconds) > len(rows) / 2
+    ):
+        return "classify", {}
+    features = sum(len(row) > 2 and ";" in row[2] and " " not in row[2] for row in rows)
+    return "pairs", {"features_field": "3"} if features > len(rows) / 2 else {}
 
 
 def is_plain_lines(path: Path) -> bool:

@@ -61,21 +61,6 @@ def test_curves_of_a_run_that_has_hardly_begun(tmp_path: Path) -> None:
             plots.save(plots.curves(records, None), tmp_path / "few")
 
 
-def test_attention_maps(tmp_path: Path) -> None:
-    """Each map is the weights that were given, with the words at its sides. Broken variant: rows and columns exchanged."""
-    torch_like = np.random.default_rng(0).dirichlet(np.ones(3), size=(5, 2))
-    maps = [m.astype(np.float32) for m in torch_like]
-    fig = plots.attention_maps(maps, [f"head {i}" for i in range(5)], ["da", "<eos>"], ["th", "ere", "今"], title="x")
-    shown = [a for a in fig.axes if a.images and a.get_title()]
-    assert len(shown) == 5
-    for axis, weight, number in zip(shown, maps, range(5), strict=True):
-        np.testing.assert_array_equal(np.asarray(axis.images[0].get_array()), weight)
-        assert axis.get_title() == f"head {number}"
-        assert [t.get_text() for t in axis.get_yticklabels()] == ["da", "<eos>"]
-        assert [t.get_text() for t in axis.get_xticklabels()] == ["th", "ere", "今"]
-    check_pictures(plots.save(fig, tmp_path / "maps"))
-
-
 def test_what_cannot_be_seen_is_shown() -> None:
     assert [plots.visible(p) for p in (" the", "\n", "", "x")] == ["␣the", "⏎", "·", "x"]
 

@@ -72,10 +72,12 @@ def test_cli_and_screen(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_plots_and_files(tmp_path: Path) -> None:
     from glassformer.files import durable
-    from glassformer.plots.maps import attention_maps
+    from glassformer.plots.maps import small_map
+    from glassformer.plots.style import figure
 
-    figure = attention_maps([np.eye(2)], ["head 1"], ["a", "b"], ["a", "b"])
-    figure.savefig(tmp_path / "map.png")
+    fig, axis = figure(3.0, 3.0)
+    small_map(axis, np.eye(2), "head 1")
+    fig.savefig(tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 1000
     durable.write_atomically(tmp_path / "a.txt", b"whole")
     assert (tmp_path / "a.txt").read_bytes() == b"whole"

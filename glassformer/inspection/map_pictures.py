@@ -6,17 +6,14 @@ Each function takes what was seen and returns a figure. A long text is drawn wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from unicodedata import east_asian_width
 
 import numpy as np
 
 from glassformer import plots
-from glassformer.errors import UserError
 from glassformer.inspection.activations import alignment, rollout
-from glassformer.inspection.inspection import Inspection, look_inside
-from glassformer.tasks import TextModel
+from glassformer.inspection.inspection import Inspection
 
 LONGEST = 60  # tokens drawn in a table; the rest is in the page
 LABEL = 14  # letters of a label
@@ -175,15 +172,3 @@ def rollout_figure(inside: Inspection) -> Any:
     title = f"attention rollout through all layers, {NAMES[kind]}"
     weights, sides = flows[-1], axis_pieces(inside, kind)
     return map_figure(weights, *sides, title, "share", float(weights.max()), ("position", "input token"))
-
-
-def draw_cross_attention(model: TextModel, text: str, stem: Path) -> list[Path]:
-    """What the decoder looks at while it writes its answer: every head's cross-attention as a figure."""
-    inside = look_inside(model, text, explained=False, tree=False)
-    if "cross" not in inside.activations.attentions:
-        raise UserError("only an encoder-decoder has cross-attention to look at")
-    layers = inside.activations.attentions["cross"]
-    titles = [f"layer {n}, head {h}" for n, layer in enumerate(layers) for h in range(len(layer.weights))]
-    maps = [weights for layer in layers for weights in layer.weights]
-    title = f"{text}  →  {inside.answer}: where each character looks"
-    return plots.save(plots.attention_maps(maps, titles, *axis_pieces(inside, "cross"), title=title), stem)

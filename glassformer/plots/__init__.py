@@ -1,7 +1,7 @@
 """Arrays in, figures out: a module a subject, one style for all."""
 
 from glassformer.plots.curves import curves, differences, histogram
-from glassformer.plots.maps import attention_maps, cut_curve, effects, kind_map, number, part_maps
+from glassformer.plots.maps import cut_curve, effects, kind_map, number, part_maps
 from glassformer.plots.style import (
     COLOURS,
     MAP,
@@ -19,7 +19,6 @@ __all__ = [
     "COLOURS",
     "MAP",
     "SIGNED",
-    "attention_maps",
     "curves",
     "cut_curve",
     "differences",

@@ -64,26 +64,6 @@ def small_map(axis: Any, values: np.ndarray, title: str, *, numbers: bool = True
     return shown
 
 
-def attention_maps(
-    weights: Sequence[np.ndarray], titles: Sequence[str], rows: Sequence[str], columns: Sequence[str], title: str = ""
-) -> Any:
-    """One map a head (rows ask, columns answer), side by side."""
-    across = min(4, len(weights))
-    down = -(-len(weights) // across)
-    width = across * max(2.2, 0.24 * len(columns) + 1.2) + 0.8
-    height = down * max(2.0, 0.24 * len(rows) + 1.0) + 0.6
-    fig, axes = figure(width, height, nrows=down, ncols=across, squeeze=False)
-    for axis in axes.flat[len(weights) :]:
-        axis.set_visible(False)
-    for axis, weight, name in zip(axes.flat, weights, titles, strict=False):
-        image = small_map(axis, weight, name, numbers=False, vmin=0, vmax=1)
-        axis.set_xticks(range(len(columns)), [visible(c) for c in columns], fontsize=8)
-        axis.set_yticks(range(len(rows)), [visible(r) for r in rows], fontsize=8)
-    fig.colorbar(image, ax=axes, shrink=0.6, label="attention weight")
-    heading(fig, title)
-    return fig
-
-
 def effects(panels: Sequence[tuple[str, np.ndarray, Sequence[str], Sequence[str]]], title: str = "") -> Any:
     """Effect maps, one under the other: (title, layers x positions, layer names, token labels) each."""
     widest = max(len(columns) for *_, columns in panels)

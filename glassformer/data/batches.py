@@ -22,12 +22,9 @@ def check_task(config: DataConfig, family: str, head: str) -> None:
         if family == "transformer":
             raise ConfigError('an encoder-decoder learns from pairs; for a text set model.family to "gpt" or "bert"')
         if family == "bert" and head != "mlm":
-            if head == "none":
-                raise ConfigError(
-                    'model.head="none" learns nothing; set model.head to "mlm", or data.task to "classify" or "tag"'
-                )
             raise ConfigError(
-                'model.head="{head}" learns from labelled lines; for a text set model.head to "mlm"', head
+                'model.head="{head}" does not learn from a text; set model.head to "mlm", or data.task to "classify" or "tag"',
+                head,
             )
     elif config.task == "pairs":
         if family == "bert":

@@ -96,15 +96,12 @@ def origin_of(config: DataConfig, split: Split, file: DataFile) -> Origin:
         raise UserError(
             "{path}: pairs in line-aligned files need the second file; set data.{split}_target", shown(path), split
         )
-    if config.task == "pairs" and kind == "text":
+    if config.task != "text" and kind == "text":
+        what = _("pairs") if config.task == "pairs" else _("labels")
         raise UserError(
-            '{path}: pairs cannot be read from plain text; set data.format="tsv" or give data.{split}_target',
+            "{path}: {what} cannot be read from plain text; leave data.format out for columns with a tab between",
             shown(path),
-            split,
-        )
-    if config.task in ("classify", "tag") and kind == "text":
-        raise UserError(
-            '{path}: labels cannot be read from plain text; set data.format="lines" for label TAB text', shown(path)
+            what,
         )
     if path.is_dir() and kind != "text":
         raise UserError("{path} is a folder; a folder can hold text or a saved dataset, not {kind}", shown(path), kind)

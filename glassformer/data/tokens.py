@@ -11,7 +11,7 @@ A file is one of safetensors, whatever its name ends in, so anybody can open it;
     padding  a few bytes, so that the offsets begin at a multiple of eight
 
 Writing streams through a small buffer, and the header is written last; one rename makes the file complete. Reading maps it, so
-a corpus may be larger than memory and only the pages in use are loaded.
+a corpus may be larger than memory and only the pages in use are loaded. Files of earlier versions are read, too.
 
 A sequence is whatever the caller says: a sentence, a document, the tags of a line. Control tokens are not added here.
 """
@@ -24,7 +24,6 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -36,23 +35,11 @@ from glassformer.errors import UserError
 from glassformer.text.flat import ranges
 
 SUFFIX = ".tokens"
+MAGIC = b"GLASSTOK"  # ends a file of format 1
 FORMAT = 2
 HEADER = 512  # bytes, its length included
 BUFFER = 1 << 20  # bytes
-DTYPES = {"U16": np.uint16, "U32": np.uint32, "I32": np.int32}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where tokens and offsets lie in a file, by its header."""
-
-    format: int
-    dtype: np.dtype[Any]
-    total: int
-    count: int
-    tokens_at: int
-    offsets_at: int
-    vocab_size: int | None
+DTYPES: dict[str, type[np.generic]] = {"U16": np.uint16, "U32": np.uint32, "I32": np.int32, "I64": np.int64}
 
 
 def header_of(dtype: np.dtype[Any], vocab_size: int | None, count: int, total: int) -> bytes:
@@ -70,18 +57,31 @@ def header_of(dtype: np.dtype[Any], vocab_size: int | None, count: int, total: i
     return (HEADER - 8).to_bytes(8, "little") + json.dumps(facts).encode().ljust(HEADER - 8)
 
 
-def layout_of(data: np.ndarray) -> Layout:
-    """By the header of a safetensors file; ValueError and its kin, where it is none of ours."""
-    size = int.from_bytes(bytes(data[:8]), "little")
-    if not 0 < size <= min(len(data) - 8, 1 << 20):
-        raise ValueError("no header")
-    facts = json.loads(bytes(data[8 : 8 + size]))
-    about, tokens, offsets = facts["__metadata__"], facts["tokens"], facts["offsets"]
-    vocab_size = int(about["vocab_size"]) if "vocab_size" in about else None
-    (total,), (entries,) = tokens["shape"], offsets["shape"]
-    starts = [8 + size + int(header["data_offsets"][0]) for header in (tokens, offsets)]
-    dtype = np.dtype(DTYPES[tokens["dtype"]])
-    return Layout(int(about["token_file"]), dtype, int(total), int(entries) - 1, starts[0], starts[1], vocab_size)
+def arrays_of(data: np.ndarray) -> tuple[np.ndarray, np.ndarray, int | None]:
+    """Tokens, offsets and the size of the vocabulary, by the header of a safetensors file; ValueError and its kin, where it is
+    none of ours or not whole."""
+    begin = 8 + int.from_bytes(bytes(data[:8]), "little")
+    facts = json.loads(bytes(data[8:begin])) if begin <= min(len(data), 1 << 20) else {}
+    about, arrays = facts["__metadata__"], []
+    for name in ("tokens", "offsets"):
+        start, end = facts[name]["data_offsets"]
+        if not 0 <= start <= end <= len(data) - begin or about["token_file"] != str(FORMAT):
+            raise ValueError(name)
+        arrays.append(data[begin + start : begin + end].view(DTYPES[facts[name]["dtype"]]))
+    if begin + end != len(data):
+        raise ValueError("more than was written")
+    return arrays[0], arrays[1], int(about["vocab_size"]) if "vocab_size" in about else None
+
+
+def arrays_of_format_1(data: np.ndarray) -> tuple[np.ndarray, np.ndarray, int | None]:
+    """Of a file of an earlier version: tokens, offsets, header, its length and a magic word, in this order."""
+    behind = len(data) - 16
+    facts = json.loads(bytes(data[behind - int.from_bytes(bytes(data[behind : behind + 8]), "little") : behind]))
+    width, start = np.dtype(facts["dtype"]).itemsize, facts["offsets_at"]
+    tokens = data[: facts["tokens"] * width].view(
+        {"uint16": np.uint16, "uint32": np.uint32, "int32": np.int32}[facts["dtype"]]
+    )
+    return tokens, data[start : start + 8 * (facts["sequences"] + 1)].view(np.int64), facts["vocab_size"]
 
 
 class TokenFile:
@@ -133,25 +133,14 @@ class TokenFile:
         data = np.memmap(file, dtype=np.uint8, mode="r") if size else np.empty(0, np.uint8)
         damaged = UserError("{path} is not a complete token file; delete it and prepare the data again", path)
         try:
-            layout = layout_of(data)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            read = arrays_of_format_1 if bytes(data[-8:]) == MAGIC else arrays_of
+            tokens, offsets, vocab_size = read(data)
+            complete = offsets[0] == 0 and offsets[-1] == len(tokens)
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             raise damaged from None
-        if layout.format != FORMAT:
-            raise UserError(
-                "{path} has token file format {format}, this version reads {known_format}; prepare the data again",
-                path,
-                layout.format,
-                FORMAT,
-            )
-        width, offsets_end = layout.dtype.itemsize, layout.offsets_at + 8 * (layout.count + 1)
-        tokens_end = layout.tokens_at + layout.total * width
-        if min(layout.count, layout.total) < 0 or tokens_end > layout.offsets_at or offsets_end != size:
+        if not complete:
             raise damaged
-        tokens = data[layout.tokens_at : tokens_end].view(layout.dtype)
-        offsets = data[layout.offsets_at : offsets_end].view(np.int64)
-        if offsets[0] != 0 or offsets[-1] != layout.total:
-            raise damaged
-        return TokenFile(tokens, offsets, layout.vocab_size)
+        return TokenFile(tokens, offsets, vocab_size)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

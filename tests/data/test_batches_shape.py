@@ -124,7 +124,7 @@ def test_settings_that_do_not_fit_together_are_refused():
         ("pairs", "gpt", "mlm", pairs, "prompt_answer"),
         ("pairs", "bert", "mlm", pairs, "does not learn from pairs"),
         ("text", "transformer", "mlm", text, "learns from pairs"),
-        ("text", "bert", "tag", text, "labelled lines"),
+        ("text", "bert", "tag", text, "does not learn from a text"),
         ("classify", "bert", "mlm", text, "model.head"),
         ("tag", "gpt", "tag", text, "model.family"),
     ]:

@@ -14,8 +14,7 @@ import pytest
 from glassformer.cli.data import stem_of
 from glassformer.cli.main import main
 from glassformer.config import DataConfig
-from glassformer.data.cleaning import clean
-from glassformer.data.cleaning.cleaned import read_pairs
+from glassformer.data.cleaning import clean, read_pairs
 from glassformer.data.doctor.roles import pairs_to_clean
 from glassformer.errors import UserError
 from tests.commands import call

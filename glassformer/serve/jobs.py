@@ -30,7 +30,7 @@ class QueuedText:
     place: int
     request: Request
     settings: DecodeConfig
-    group: int = 0  # rows that failed together are tried again in smaller groups
+    group: int = 0  # one that failed among others is tried again in a group of its own
     number: int = -1  # by which its driver knows it
     streamed_tokens: int = 0  # of its first sample
 

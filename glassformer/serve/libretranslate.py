@@ -88,7 +88,7 @@ class TranslateFields(msgspec.Struct, kw_only=True):
     model: RunName | None = None
     scores: Annotated[bool, Meta(description="Also the model's scores, token by token.")] = False
     alignment: Annotated[bool, Meta(description="Also which source tokens each token looked at.")] = False
-    glossary: Annotated[dict[str, str] | str, Meta(description="The value of each key of the text, or as JSON.")] = {}
+    glossary: Annotated[dict[str, str], Meta(description="Where the text has the key, the answer has the value.")] = {}
     stream: Annotated[bool, Meta(description="As server-sent events, greedily; one text.")] = False
     num_beams: Annotated[int, Meta(ge=1, description="The width of the search; none: the recipe's.")] | None = None
     length_penalty: Annotated[float, Meta(ge=-10, le=10)] | None = None
@@ -110,15 +110,6 @@ class TranslateFields(msgspec.Struct, kw_only=True):
         if self.temperature:
             options["seed"] = secrets.randbits(62) if self.seed is None else self.seed
         return {name: value for name, value in options.items() if value is not None}
-
-    def terms(self) -> dict[str, str]:
-        """The glossary, which a form or query has as JSON in a string."""
-        if not isinstance(self.glossary, str):
-            return self.glossary
-        try:
-            return msgspec.json.decode(self.glossary, type=dict[str, str])
-        except (ValueError, RecursionError):
-            raise bad_field("glossary", "an object of texts is needed") from None
 
     def asked_for(self, answers_of_texts: Sequence[Sequence[Answer]]) -> dict[str, Any]:
         """The fields that were asked for, of the best answer to each text; scores of the alternatives as well."""
@@ -180,11 +171,11 @@ class Libre:
         texts = fields.q if isinstance(fields.q, list) else [fields.q]
         self.limits.check_texts(texts, "q")
         run, source, confidence = await self.models.run_for(fields.source, fields.target, texts, fields.model)
-        self.limits.check_glossary(terms := fields.terms())
-        constraints, decode = TextConstraints(glossary=terms), fields.decode_options(self.limits)
+        self.limits.check_glossary(fields.glossary)
+        constraints, decode = TextConstraints(glossary=fields.glossary), fields.decode_options(self.limits)
         options = TranslationOptions(decode, constraints, run.corrected(), align=fields.alignment)
         if fields.stream:
-            if many or fields.format == "html" or fields.alternatives or terms or (fields.num_beams or 1) > 1:
+            if many or fields.format == "html" or fields.alternatives or fields.glossary or (fields.num_beams or 1) > 1:
                 raise bad_field("stream", "one plain text is streamed, without alternatives, num_beams and glossary")
             job = TranslationJob(texts, options, streams=True)
             return EventStream(self.events(run, job, fields), job.cancel)

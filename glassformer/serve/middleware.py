@@ -20,15 +20,13 @@ from starlette.routing import Match, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from glassformer.serve.auth import Auth
-from glassformer.serve.models import Models, check_room
+from glassformer.serve.models import Models
 from glassformer.serve.requests import EVENTS, APIError, as_api_error, error_response, event_of, read_fields
 from glassformer.serve.worker import log_name
 
 Outcome = Literal["completed", "rejected", "cancelled", "failed"]
 OPEN = {"/health", "/livez", "/readyz", "/", "/open", "/page/{name}", "/tour/{name}", "/docs"}
 OPEN |= {"/openapi.json", "/frontend/settings"}
-# These ask a model.
-DECODED = {"/translate", "/translate_file", "/v1/completions", "/v1/chat/completions"}
 UNCOUNTED = {"/metrics", "/open/runs"}  # asked again and again
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -75,17 +73,6 @@ class Metrics:
         self.held = Gauge("glassformer_model_held", "Requests a model holds.", ["model"], registry=own)
         self.steps = Gauge("glassformer_model_steps", "Decoding steps since it was loaded.", ["model"], registry=own)
 
-    def begin(self, route: str) -> None:
-        """Counts a request that has come to this route."""
-        self.received.labels(route).inc()
-        self.in_flight.inc()
-
-    def end(self, route: str, outcome: Outcome, seconds: float) -> None:
-        """Counts how the request ended, and how long it took."""
-        self.ended[outcome].labels(route).inc()
-        self.in_flight.dec()
-        self.seconds.labels(route).observe(seconds)
-
     def text(self, models: Models) -> bytes:
         """All counters, and the load of each run, in the text format of Prometheus."""
         for name, run in models.runs.items():
@@ -125,7 +112,9 @@ class Middleware:
             await exchange.answer()
             return
         began = time.monotonic()
-        self.metrics.begin(route)
+        metrics = self.metrics
+        metrics.received.labels(route).inc()
+        metrics.in_flight.inc()
         self.exchanges.add(exchange)
         outcome: Outcome = "failed"
         try:
@@ -136,7 +125,9 @@ class Middleware:
         finally:
             self.exchanges.remove(exchange)
             seconds = time.monotonic() - began
-            self.metrics.end(route, outcome, seconds)
+            metrics.ended[outcome].labels(route).inc()
+            metrics.in_flight.dec()
+            metrics.seconds.labels(route).observe(seconds)
             if exchange.status != 429:  # a log that grows with each of these would cost what refusing saves
                 self.report(f"{scope['method'][:8]} {route} {exchange.status or '-'} {outcome} {seconds * 1000:.0f} ms")
 
@@ -207,11 +198,9 @@ class Exchange:
 
     async def accept(self) -> None:
         """Every check that comes before the route."""
-        auth, runs = self.middleware.auth, [*self.middleware.models.runs.values()]
+        auth = self.middleware.auth
         self.origin = auth.check_origin(self.headers, auth.check_host(self.headers))
         holder = auth.holder(self.headers, self.scope["query_string"])
-        if holder is not None and self.route in DECODED and self.scope["method"] == "POST":
-            check_room(runs)  # before anything that costs: under overload most requests end here
         self.body = await self.read_body()
         if holder is None and not (is_open(self.scope["path"]) or self.is_preflight()):
             fields: dict[str, Any] = {}

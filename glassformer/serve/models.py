@@ -39,14 +39,6 @@ async def before(deadline: float) -> AsyncIterator[None]:
         raise APIError(504, "this took longer than the server allows; ask for less at a time", code="timeout") from None
 
 
-def check_room(runs: Sequence[ServedRun]) -> None:
-    """Refuse at once, where all of these runs are loaded and full, so that whichever is meant cannot be asked: with the 429
-    error of the least loaded."""
-    workers = [run.worker for run in runs if run.worker]
-    if len(workers) == len(runs) > 0 and all(worker.full for worker in workers):
-        raise min(workers, key=lambda worker: worker.held).overloaded()
-
-
 class Models:
     """The runs of a server by name: loaded and tried at the start, and unloaded where memory runs short or a run has changed."""
 

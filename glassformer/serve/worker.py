@@ -4,7 +4,7 @@ Rows enter a driver when there is room and leave when they are done (continuous 
 different drivers, which take turns step by step. Between two steps the worker looks at what has come and what has been given
 up, so that a client who goes away stops costing within one step; and for a moment it makes rows and puts answers together, one
 item of each job in turn, so that a job of very many rows keeps nobody waiting. Rows in a driver whose step fails are tried
-again in halves, down to the one that cannot be answered: it fails alone.
+again one by one: what cannot be answered fails alone.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ class Worker:
             self._jobs.update({job.id: job for job in new})
         self.moved_at = time.monotonic()
         self._chores.extend((job, self._make_rows(job)) for job in new)
-        self._drop_cancelled()
+        for job in [job for job in self._jobs.values() if job.cancelled]:
+            self._fail(job)
         self._do_chores()
         self._feed()
         for key, slot in list(self._slots.items()):
@@ -214,10 +215,6 @@ class Worker:
         value = yield from job.result(self.model)
         self._settle(job, value=value)
 
-    def _drop_cancelled(self) -> None:
-        for job in [job for job in self._jobs.values() if job.cancelled]:
-            self._fail(job)
-
     def _fail(self, job: ServerJob, error: BaseException | None = None) -> None:
         """A job ends by an error, or because nobody waits: its rows leave the queue and the drivers."""
         self._waiting.pop(job.id, None)
@@ -277,7 +274,7 @@ class Worker:
             streaming = {n for n, row in self._rows.items() if row.job.streams and row.key == key}
             growing = slot.driver.partial_outputs(streaming) if streaming else {}
         except Exception as error:
-            self._bisect(key, error)
+            self._try_alone(key, error)
             return
         self.steps += 1
         for (number, sample), tokens in growing.items():
@@ -291,19 +288,16 @@ class Worker:
         for number, hypotheses in finished:
             self._take(number, hypotheses)
 
-    def _bisect(self, key: Any, error: Exception) -> None:
-        """A step failed: its rows are tried again in two halves; one that fails alone has failed."""
+    def _try_alone(self, key: Any, error: Exception) -> None:
+        """A step failed: its rows are tried again, each in a driver of its own; one that was alone already has failed."""
         self._slots.pop(key, None)
         rows = [row for row in self._rows.values() if row.key == key]
         for row in rows:
             del self._rows[row.number]
-        if len(rows) == 1:
-            self._fail(rows[0].job, error)
-            return
-        for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
-            group = next(self._groups)
-            for row in half:
-                row.group = group
+            if len(rows) == 1:
+                self._fail(row.job, error)
+            else:
+                row.group = next(self._groups)
                 self._queue(row)
 
     def _take(self, number: int, hypotheses: Any) -> None:

@@ -1,10 +1,9 @@
-"""Load and abuse on loopback: side by side against one by one, ten times too much, requests made from the schema and by hand,
-and memory that stays flat. A sample in `make test`; full counts in `make soak`."""
+"""Abuse on loopback: requests made from the schema and by hand, and memory that stays flat. A sample in `make test`; full counts
+in `make soak`."""
 
 from __future__ import annotations
 
 import gc
-import http.client
 import itertools
 import json
 import os
@@ -14,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,48 +37,6 @@ SOAK = bool(os.environ.get("GLASSFORMER_SOAK"))
 def server(paths: list[Path]) -> Iterator[Running]:
     with running(paths, Limits(text=2000, new_tokens=64, seconds=20.0)) as found:
         yield found
-
-
-# ---- load
-
-
-def ask_many(server: Running, clients: int, seconds: float) -> tuple[list[float], list[float], float]:
-    """As many clients as fast as they can: the times of answers, those of refusals, and the seconds it took."""
-    good: list[float] = []
-    refused: list[float] = []
-    end = time.monotonic() + seconds
-
-    def client(number: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-        body = json.dumps({**ASKED, "q": f"the cat {number} sat on the mat."}).encode()
-        while time.monotonic() < end:
-            began = time.monotonic()
-            connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            response.read()
-            took = time.monotonic() - began
-            assert response.status in (200, 429)
-            (good if response.status == 200 else refused).append(took)
-            if response.status == 429:
-                time.sleep(0.05)
-        connection.close()
-
-    began = time.monotonic()
-    with ThreadPoolExecutor(clients) as pool:
-        list(pool.map(client, range(clients)))
-    return good, refused, time.monotonic() - began
-
-
-def test_ten_times_too_much(paths: list[Path]) -> None:
-    """What is taken is answered, the rest is told so at once, and the books balance. (How fast, on a quiet machine, is told in
-    docs/results.md; here times are bounded only where the machine is not shared.)"""
-    with running(paths[:1], Limits(queue=4)) as server:
-        server.post("/translate", ASKED)
-        good, refused, _ = ask_many(server, 40, 2.0 if not SOAK else 20.0)
-        assert good and refused
-        books = server.check_books()
-        assert books["completed"] == len(good) + 1 and books["rejected"] == len(refused)
-        assert server.worker("translator").held == 0
 
 
 # ---- requests from the schema
@@ -211,29 +167,6 @@ def test_what_is_not_http_or_hardly(server: Running) -> None:
             assert b" 500 " not in answer and b"root:" not in answer, raw[:60]
     assert server.ask("GET", "/readyz")[0] == 200
     assert not server.check_books().get("failed")
-
-
-def test_many_who_say_little_and_slowly(paths: list[Path]) -> None:
-    """A hundred connections that send a byte now and then keep nobody from an answer, and are closed."""
-    with running(paths[:1], Limits(read_seconds=1.0)) as server:
-        slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(100)]
-        for n, one in enumerate(slow):
-            one.sendall(
-                b"POST /translate HTTP/1.1\r\nHost: localhost\r\n" + (b"Content-Length: 50\r\n\r\n" if n % 2 else b"")
-            )
-        began = time.monotonic()
-        assert server.post("/translate", ASKED)
-        while server.server.server_state.connections and time.monotonic() - began < 20:
-            for one in slow:
-                try:
-                    one.sendall(b"x")
-                except OSError:
-                    continue
-            time.sleep(0.2)
-        assert not server.server.server_state.connections
-        for one in slow:
-            one.close()
-        server.check_books()
 
 
 # ---- memory

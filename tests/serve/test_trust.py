@@ -71,23 +71,13 @@ def test_a_full_queue_is_told_at_once_and_what_was_taken_is_answered(paths: list
                 assert status == 429 and set(body) == {"error"}
                 waits.append(int(headers["retry-after"]))
             assert 16 <= waits[0] <= waits[-1] <= 60
-            for more in (b"", b"Origin: http://localhost\r\n"):  # told before the body has come
-                with socket.create_connection(("127.0.0.1", server.port)) as raw:
-                    head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\n" + more
-                    raw.sendall(head + b"Content-Length: 9\r\n\r\nfor")
-                    told = b""
-                    while b"}" not in told:
-                        told += raw.recv(2000)
-                    assert b" 429 " in told
-                    raw.sendall(b"gotten" + b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                    assert b" 200 " in raw.recv(2000)
             assert server.ask("GET", "/livez")[0] == server.ask("GET", "/readyz")[0] == 200
             status, headers, body = server.ask("POST", "/v1/completions", {"model": "translator", "prompt": "a"})
             assert status == 429 and body["error"]["code"] == "rate_limit_exceeded" and "retry-after" in headers
             go.set()
             assert all(finish(one)[::2] == (200, wanted) for one in waiting)
         books = server.check_books()
-        assert books["rejected"] == len(waits) + 3 and books["completed"] == 8 + 2 + 4
+        assert books["rejected"] == len(waits) + 1 and books["completed"] == 8 + 2 + 2
 
 
 def test_sizes_and_times(paths: list[Path]) -> None:
@@ -141,7 +131,7 @@ def test_a_huge_request_and_small_ones_take_turns(paths: list[Path]) -> None:
 # ---- going away
 
 
-PHASES = ("head", "body", "queued", "decoding", "streaming", "before-reading")
+PHASES = ("head", "body", "queued", "decoding", "streaming")
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -178,27 +168,6 @@ def test_who_goes_away_costs_nothing_any_more(slow_path: list[Path], phase: str)
         assert books.get("failed", 0) == 0
         if phase in ("decoding", "body"):
             assert books["cancelled"] >= times
-
-
-def test_a_step_is_all_that_one_who_left_costs(slow_path: list[Path]) -> None:
-    with running(slow_path) as server:
-        server.post("/translate", {**ASKED, "q": ""})
-        worker, seen = server.worker("translator"), []
-        turn = worker._drop_cancelled
-
-        def watched() -> None:
-            seen.append((worker.steps, [job.cancelled for job in worker._jobs.values()], len(worker._rows)))
-            turn()
-            assert not any(row.job.cancelled for row in worker._rows.values())
-
-        worker._drop_cancelled = watched
-        connection = begin(server, ASKED)
-        until(lambda: worker.steps > 5)
-        connection.close()
-        until(lambda: worker.held == 0)
-        # Between the step in which it was cancelled and its end no other step was made.
-        flagged = [steps for steps, flags, rows in seen if any(flags)]
-        assert len(flagged) <= 1 and worker.steps <= (flagged or [worker.steps])[0]
 
 
 # ---- what fails

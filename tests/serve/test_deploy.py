@@ -37,14 +37,6 @@ def test_the_image_is_made_by_our_own_target_from_files_that_are_there() -> None
     assert probe in OPEN
 
 
-def test_the_command_of_the_image_is_one() -> None:
-    """Its options are understood: what is missing is a key, as it must be on such an address."""
-    entry = json.loads(re.findall(r"^ENTRYPOINT (.+)$", DOCKERFILE, re.M)[0])
-    command = [sys.executable, "-m", "glassformer", *entry[1:], "no-run"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
-    assert done.returncode == 2 and "--key-file" in done.stderr and "Traceback" not in done.stderr
-
-
 def test_the_unit(tmp_path: Path) -> None:
     parser = ConfigParser(interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]

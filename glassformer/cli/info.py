@@ -170,7 +170,7 @@ def info(
     name: A preset, a recipe, a .toml file or a run; with --settings a part, or part.name.
     context: Length of a row; by default the model's block_size.
     settings: Every setting, its default and what it does; with model, data, train or decode, those of that part.
-    machine: What this machine has, and which fast paths were chosen on it.
+    machine: What this machine has, and what a short trial on it has chosen.
     taps: Every activation of the model that can be seen or changed: name and shape.
     tokenize (TEXT): The pieces of this text with | between, a tab and their ids, by a run's tokenizer or a tokenizer.json.
         Repeatable.

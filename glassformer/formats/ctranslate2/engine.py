@@ -7,8 +7,8 @@ taken out before the softmax, so a beam's `score` adds up what is left (`logprob
 are asked for when somebody looks); of a sentence whose beam reaches the limit, hypotheses that were cut may push out some that
 ended; prompts of different lengths are not decoded together; and a shortlist is that of all sentences it decodes together.
 
-What it cannot do (`unsupported`): draws that can be repeated, traces, glossary terms, diverse groups, batch
-invariance, repetition penalties, a stop that is exact, stop strings with a beam, texts that outgrow learned positions.
+What it cannot do (`unsupported`): draws that can be repeated, traces, glossary terms, repetition
+penalties, a stop that is exact, stop strings with a beam, texts that outgrow learned positions.
 """
 
 from __future__ import annotations

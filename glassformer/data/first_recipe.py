@@ -180,8 +180,8 @@ def count_pairs(config: DataConfig) -> PairCount:
     sources, targets = [source for source, _ in examples], [target for _, target in examples]
     characters = Counter(itertools.chain.from_iterable(itertools.chain(sources, targets)))
     words = Counter(itertools.chain.from_iterable(text.split() for text in itertools.chain(sources, targets)))
-    each = sum(len(f"{source}{target}".encode("utf-8", "replace")) + 2 for source, target in examples)
-    each /= max(1, len(examples))
+    bytes_read = sum(len(f"{source}{target}".encode("utf-8", "replace")) + 2 for source, target in examples)
+    each = bytes_read / max(1, len(examples))
     named = [file for file in (config.train, config.train_target) if isinstance(file, str)]
     size = sum(size_of_files(Path(file)) for file in named)
     most = 0.8 * len(examples)

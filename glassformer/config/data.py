@@ -54,7 +54,7 @@ class DataConfig:
     Attributes:
         task: pairs: source and target; text: lines to write on from, or to fill in; classify: a label a text; tag: a
             label a word
-        builtin: dates, phrases, stdlib, languages, date-parts, copy, reverse, sort, in-context, treebank
+        builtin: dates, news, phrases, stdlib, languages, date-parts, copy, reverse, sort, in-context, treebank
         locales: dates: of these locales alone, such as ["de", "fr"]; empty: all 33
         direction: phrases: "zh-en" and its sisters
         path: the folder that relative file names start from; None: the recipe's own
@@ -108,7 +108,9 @@ class DataConfig:
         prompt_answer: GPT on pairs: the source is the prompt, the loss is on the answer
         begin_documents: GPT on text: BOS before every document and prompt, as Llama's models have it
         close_texts: BERT: EOS behind every text, as the paper's [SEP]
-        mask_fraction: BERT: the share of tokens that are to be guessed
+        mask_fraction: BERT or encoder-decoder on text: the share of tokens that are to be guessed
+        span_length: encoder-decoder on text: the mean length of the gaps it is to fill (span corruption; T5 has 3);
+            None: it learns from pairs alone
         test_lengths: copy, reverse and sort: the test has rows of these lengths, shortest and longest, such as [20,
             30]; empty: as in training
         size: built-in data: how many training examples
@@ -161,6 +163,7 @@ class DataConfig:
     begin_documents: bool = False
     close_texts: bool = False
     mask_fraction: float = setting(0.15, gt=0, lt=1)
+    span_length: float | None = setting(None, ge=1, le=10**4)
     test_lengths: tuple[int, ...] = ()
     size: int | None = setting(None, ge=1, le=10**9)
     workers: int | None = setting(None, ge=0, le=1024)

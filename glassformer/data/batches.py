@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.config import DataConfig, Recipe
 from glassformer.data.batch import Batch, Batches, EpochPlan
-from glassformer.data.block_batches import BlockBatches
+from glassformer.data.block_batches import BlockBatches, SpanBatches
 from glassformer.data.examples import Classify, Examples, Tag, paired
 from glassformer.data.sentence_batches import Redraw, SentenceBatches
 from glassformer.data.tokens import TokenFile
@@ -18,9 +18,18 @@ from glassformer.errors import ConfigError
 
 def check_task(config: DataConfig, family: str, head: str) -> None:
     """Refuses, from the settings alone, data that models of this family and head do not learn from."""
+    if config.span_length is not None and (
+        (config.task, family) != ("text", "transformer") or config.respect_documents
+    ):
+        raise ConfigError(
+            "data.span_length is for an encoder-decoder on text, in whole blocks (data.respect_documents=false); leave it out"
+        )
     if config.task == "text":
-        if family == "transformer":
-            raise ConfigError('an encoder-decoder learns from pairs; for a text set model.family to "gpt" or "bert"')
+        if family == "transformer" and config.span_length is None:
+            raise ConfigError(
+                'an encoder-decoder learns from pairs; for a text set model.family to "gpt" or "bert", or data.span_length=3 to '
+                "have it fill gaps, as T5 does"
+            )
         if family == "bert" and head != "mlm":
             raise ConfigError(
                 'model.head="{head}" does not learn from a text; set model.head to "mlm", or data.task to "classify" or "tag"',
@@ -65,17 +74,19 @@ def make_batches(
     epochs (data/redraw.py)."""
     check_task(config, family, head)
     if config.task == "text":
-        blocks = BlockBatches(
-            token_file(files, "text"),
-            block_size=block_size,
-            budget=config.batch_tokens,
-            task="next" if family == "gpt" else "masked",
-            seed=seed,
-            respect_documents=config.respect_documents,
-            mask_fraction=config.mask_fraction,
-            closed=config.close_texts and family == "bert",
-            one_shape=layout == "packed",
-            workers=config.workers or 0,
+        text = token_file(files, "text")
+        how: dict[str, Any] = {"block_size": block_size, "budget": config.batch_tokens, "seed": seed}
+        how |= {"mask_fraction": config.mask_fraction, "one_shape": layout == "packed", "workers": config.workers or 0}
+        blocks = (
+            SpanBatches(text, span_length=config.span_length, **how)
+            if config.span_length is not None
+            else BlockBatches(
+                text,
+                task="next" if family == "gpt" else "masked",
+                respect_documents=config.respect_documents,
+                closed=config.close_texts and family == "bert",
+                **how,
+            )
         )
         if training:
             blocks.check_long_enough()

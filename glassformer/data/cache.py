@@ -41,7 +41,7 @@ ABOUT = "about.txt"  # what an entry was made from, in words; its time is when i
 KEPT = ("tokenizer*.json", "labels.json", "data/*.tokens", "data/*.examples.gz", "data/report.json")
 # Settings that come into play only when the prepared data is read: any other makes another entry.
 ONLY_READING = {
-    *("batch_tokens", "layout", "row_width", "max_length", "mask_fraction", "workers"),
+    *("batch_tokens", "layout", "row_width", "max_length", "mask_fraction", "span_length", "workers"),
     *("respect_documents", "prompt_answer", "close_texts", "source_languages", "target_language"),
 }
 NAMES = {"path", "train", "val", "test", "train_target", "val_target", "test_target", "tokenizer_file"}

@@ -83,6 +83,11 @@ class TextModel:
         """Refuse, in a sentence, what this model was not made for."""
         if verb not in VERBS[self.kind]:
             raise self.cannot(verb)
+        if verb == "translate" and self.recipe.data.span_length is not None:
+            raise UserError(
+                "this run has learned to fill gaps of a text, whose marks no text can spell; fine-tune it on pairs first "
+                "(glassformer train RECIPE --from RUN)"
+            )
 
     def cannot(self, verb: str) -> WrongVerb:
         """The sentence that says what this model is, and that it is not made for this."""

@@ -73,7 +73,7 @@ def test_unknown_names_wrong_tasks_and_wrong_sizes_are_refused_in_a_sentence() -
         opened("stdlib", "train", size=10**9)
 
 
-@pytest.mark.parametrize("name", ["dates", "date-parts", "languages"])
+@pytest.mark.parametrize("name", ["dates", "news", "date-parts", "languages"])
 def test_without_babel_the_error_says_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "babel", None)
     with pytest.raises(UserError, match=re.escape(f"needs Babel; install it with: {install_hint('dates')}")):

@@ -1,6 +1,7 @@
 """Data that needs no download, to try every kind of task in minutes.
 
     dates                pairs     a date as one of many locales writes it, to ISO 8601
+    news                 pairs     a sentence with a date in it, in four languages, to that date
     phrases              pairs     everyday sentences in English, Chinese and German (see phrases.py)
     copy, reverse, sort  pairs     a short row of letters, repeated, turned round, put in order
     in-context           pairs     a made-up table in the prompt, and a question that only it answers
@@ -10,7 +11,7 @@
     date-parts           tag       the tokens of a written date, each with DAY, MONTH, YEAR, WEEKDAY or O
 
 Everything follows from fixed seeds and from stable hashes, so two machines with the same Babel hold the same data. What
-is held out is never a mere line: in `dates` and `date-parts` it is the day, in `languages` the names of countries,
+is held out is never a mere line: in `dates`, `news` and `date-parts` it is the day, in `languages` the names of countries,
 languages and currencies, in `stdlib` the file. `size` sets the number of training examples; validation and test keep
 theirs, so that scores of different sizes can be compared.
 
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
 from glassformer.config import DataConfig, not_among
-from glassformer.data.builtin.dates import LOCALES, date_pairs, date_parts, examples_in_ten_languages
+from glassformer.data.builtin.dates import LOCALES, date_pairs, date_parts, examples_in_ten_languages, news
 from glassformer.data.builtin.languages import LANGUAGES, language_lines
 from glassformer.data.builtin.phrases import open_phrases
 from glassformer.data.builtin.stdlib import stdlib_files
@@ -44,9 +45,10 @@ class DataSet(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-TASKS = dict.fromkeys(("dates", "phrases", "copy", "reverse", "sort", "in-context", "treebank"), "pairs")
+TASKS = dict.fromkeys(("dates", "news", "phrases", "copy", "reverse", "sort", "in-context", "treebank"), "pairs")
 TASKS |= {"stdlib": "text", "languages": "classify", "date-parts": "tag"}
 MADE_BY: dict[str, Callable[[Split, int], DataSet]] = {
+    "news": news,
     "date-parts": date_parts,
     "languages": language_lines,
     "in-context": in_context,

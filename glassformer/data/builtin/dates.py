@@ -1,4 +1,4 @@
-"""`dates` and `date-parts`: dates as the world writes them, "jeudi 3 mai 1979", "2024年3月5日星期二", "3 במאי 1979".
+"""`dates`, `news` and `date-parts`: dates as the world writes them, "jeudi 3 mai 1979", "2024年3月5日星期二", "3 במאי 1979".
 
 The patterns and the names come from CLDR, the Unicode consortium's collection, through Babel (an extra). A `Writing` is
 one locale's full, long or medium pattern, taken apart once into pieces, each with a table of what it can say; writing a
@@ -209,6 +209,31 @@ def tag_date(writing: Writing, day: datetime.date) -> tuple[list[str], list[Date
     return tokens, tags
 
 
+NEWS = {
+    "en": (
+        ("the bridge", "the new school", "the old market", "platform {number}"),
+        ("Lyon", "Turin", "Cork", "Graz"),
+        ("{thing} in {place} was opened on {date}.", "On {date} {thing} in {place} was closed for {number} weeks."),
+    ),
+    "de": (
+        ("die Brücke", "die neue Schule", "der alte Markt", "Gleis {number}"),
+        ("Lyon", "Turin", "Cork", "Graz"),
+        ("Am {date} wurde {thing} in {place} eröffnet.", "Seit dem {date} ist {thing} in {place} für {number} Wochen gesperrt."),
+    ),
+    "fr": (
+        ("le pont", "la nouvelle école", "le vieux marché", "le quai {number}"),
+        ("Lyon", "Turin", "Cork", "Graz"),
+        ("Le {date}, {thing} de {place} a ouvert.", "Depuis le {date}, {thing} de {place} est fermé pour {number} semaines."),
+    ),
+    "zh": (
+        ("大桥", "新学校", "老市场", "{number} 号站台"),
+        ("里昂", "都灵", "科克", "格拉茨"),
+        ("{place}的{thing}于{date}开放。", "{date}起，{place}的{thing}关闭 {number} 周。"),
+    ),
+}  # fmt: skip
+"""By locale: things, places, and what is told of them. The number is there to mislead."""
+
+
 def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> Iterator[tuple[Writing, datetime.date]]:
     """Distinct written dates, every locale as often as any other; in validation and test no day comes twice."""
     require_babel("dates")
@@ -235,6 +260,20 @@ def draw_writings(split: Split, size: int, locales: Sequence[str] = LOCALES) -> 
 def date_pairs(split: Split, size: int, locales: Sequence[str] = LOCALES) -> list[tuple[str, str]]:
     """Written dates of these locales, each with its ISO form; a locale that is named twice comes twice as often."""
     return [(writing.write(day), day.isoformat()) for writing, day in draw_writings(split, size, locales)]
+
+
+def news(split: Split, size: int) -> list[tuple[str, str]]:
+    """Sentences with a date in them, in four languages, each with that date's ISO form; one in four is the date alone."""
+    chosen = Random(f"news/{split}")
+    pairs = []
+    for writing, day in draw_writings(split, size, tuple(NEWS)):
+        thing, place, sentence = (options[draw(chosen, len(options))] for options in NEWS[writing.locale])
+        number = 2 + draw(chosen, 28)
+        text = (sentence if draw(chosen, 4) else "{date}").format(
+            thing=thing.format(number=number), place=place, date=writing.write(day), number=number
+        )
+        pairs.append((text[:1].upper() + text[1:], day.isoformat()))
+    return pairs
 
 
 def date_parts(split: Split, size: int) -> list[tuple[list[str], list[DateTag]]]:

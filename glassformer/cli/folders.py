@@ -195,13 +195,12 @@ def prove(source: Path, found: Imported, draft: RunFolder, sample: Path | None, 
 def doctor(run: Path, *, prune: bool = False, as_json: bool = False) -> None:
     """Read every byte of a run and say what is there, damaged or left behind, and what --resume would do. Changes nothing.
 
-    With --prune, what killed commands have left in it and beside it is cleared away.
+    With --prune, what killed commands have left in it, or beside it in its name, is cleared away.
 
     Exit codes: 0 all is whole; 1 something is damaged; 2 this is no run.
 
     Example: doctor runs/dates
 
-    run: A run folder, or a folder with runs or exports in it.
     prune: Remove what killed commands have left behind, and say what and how much.
     """
     from glassformer.runs import doctor as run_doctor

@@ -1,16 +1,15 @@
 """A look at a run's folder: what is in it, what is damaged, and from where it can go on; and what commands that were killed have
-left behind in it and beside it. Nothing is changed, unless what was left behind is to be pruned (`doctor --prune`).
+left behind in it, or beside it in its name. Nothing is changed, unless what was left behind is to be pruned (`doctor --prune`).
 
 Every byte that has a checksum is read, so the look takes as long as reading the run once. What was left behind is not known by
-its name alone: a staging folder has a mark in it and nobody holds its lock, a run that was set aside says whose place it had, and
-what is half done lies in a run that nobody trains. What a link leads to is never touched.
+its name alone: a run that was set aside says whose place it had, and what is half done lies in a run that nobody trains. What a
+link leads to is never touched.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -21,7 +20,7 @@ from shlex import quote
 from typing import Any, Literal
 
 from glassformer.errors import UserError
-from glassformer.files import owned
+from glassformer.files import owned, structured
 from glassformer.language import _
 from glassformer.models.weights import check_finite, check_fits
 from glassformer.runs import checkpoint, staging
@@ -75,15 +74,6 @@ class Leftover:
         return RunFinding(name, "note", self.about, size_of(self.path))
 
 
-@dataclass(frozen=True)
-class Pruned:
-    """One thing that was cleared away, and how many bytes it had."""
-
-    name: str
-    about: str
-    size: int
-
-
 def in_run(run: RunFolder) -> Iterator[Leftover]:
     """The leftovers in a run that nobody trains: checkpoints half written or half removed, and those that a resume set aside."""
     for path in run.leftovers():
@@ -93,41 +83,25 @@ def in_run(run: RunFolder) -> Iterator[Leftover]:
         yield Leftover(path, _("set aside by an earlier resume"), partial(checkpoint.empty_out, path))
 
 
-def replaced_run(path: Path) -> Leftover:
-    """A run that another was to replace: dropped where that one has weights, else put back."""
-    owner = staging.read_replaced(path)
-    if owner is None:
-        return Leftover(path, _("a run that was set aside, and does not say whose place it had"), None)
-    out = path.with_name(owner.name)
-    if owner.dropped or (RunFolder.is_run(out) and RunFolder(out).has_weights):
-        return Leftover(path, _("the run that was in {said} before", owner.name), partial(staging.drop_replaced, out))
-    if staging.to_put_back(out) == path and not owned.is_locked(out / ".lock"):
-        about = _(
-            "the run that was in {said} before; the new one has no checkpoint yet, and --prune puts the old one back",
-            owner.name,
-        )
-        return Leftover(path, about, partial(staging.put_back, out))
-    return Leftover(path, _("the run that was in {said} before", owner.name), None)
-
-
-def in_folder(folder: Path, run: Path | None = None) -> Iterator[Leftover]:
-    """The leftovers in a folder of runs or exports: staging folders whose process is gone, runs that were set aside (of one
-    run, if it is given), and preparations that were broken off."""
-    for path in owned.abandoned(folder):
-        yield Leftover(path, _("left by a command that was killed before it was done"), partial(shutil.rmtree, path))
-    for path in sorted(folder.glob(".replaced-*")) if run is None else staging.replaced(run):
-        if RunFolder.is_run(path) and not path.is_symlink():
-            yield replaced_run(path)
-    for path in sorted(folder.glob(".making-*")) if run is None else [staging.sibling_path(run, "making")]:
-        if not RunFolder.is_run(path) or path.is_symlink() or owned.is_locked(path / ".lock"):
-            continue
-        out = path.with_name(path.name.removeprefix(".making-"))
-        if RunFolder.is_run(out):
-            about = _("a preparation of {out} that was broken off", out.name)
-            yield Leftover(path, about, partial(staging.clear_draft, path, out))
-        elif run is None:
-            about = _("a preparation of {out} that was broken off; --resume goes on with it", out.name)
-            yield Leftover(path, about, None)
+def beside(out: Path) -> Iterator[Leftover]:
+    """The leftovers beside a run: runs that it was to replace, each dropped where this one has weights, else put back; and a
+    preparation that was broken off."""
+    for path in staging.replaced(out):
+        owner, clear = staging.read_replaced(path), None
+        about = _("the run that was in {said} before", out.name)
+        if (owner is not None and owner.dropped) or (RunFolder.is_run(out) and RunFolder(out).has_weights):
+            clear = partial(staging.drop_replaced, out)
+        elif staging.to_put_back(out) == path and not owned.is_locked(out / ".lock"):
+            clear = partial(staging.put_back, out)
+            about = _(
+                "the run that was in {said} before; the new one has no checkpoint yet, and --prune puts the old one back",
+                out.name,
+            )
+        yield Leftover(path, about, clear)
+    draft = sibling_path(out, "making")
+    if RunFolder.is_run(draft) and not draft.is_symlink() and not owned.is_locked(draft / ".lock"):
+        about = _("a preparation of {out} that was broken off", out.name)
+        yield Leftover(draft, about, partial(staging.clear_draft, draft, out))
 
 
 def finding(run: RunFolder, name: str, wrong: str | None, about: str | None = None) -> RunFinding:
@@ -196,22 +170,17 @@ def look_at_metrics(run: RunFolder) -> list[RunFinding]:
     """How many lines the log has, and whether any is broken."""
     if not run.metrics_file.exists():
         return []
-    if not run.metrics_file.is_file():
-        return [RunFinding("metrics.jsonl", "damaged", _("it is not a regular file"))]
-    lines, broken, last = 0, 0, 0
     try:
-        with run.metrics_file.open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                lines += 1
-                try:
-                    last = int(json.loads(line)["step"])
-                except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
-                    broken += 1
-    except OSError as error:
-        return [finding(run, "metrics.jsonl", _("it cannot be read: {reason}", error.strerror))]
-    wrong = _("{broken:,} of {lines:,} lines cannot be read", broken, lines) if broken else None
-    about = _("{lines:,} lines, to step {last:,}", lines, last)
-    return [finding(run, "metrics.jsonl", wrong, about)]
+        lines = structured.read_regular(run.metrics_file, 1 << 30).splitlines()
+    except (OSError, UserError) as error:
+        return [finding(run, "metrics.jsonl", _("it cannot be read: {reason}", error))]
+    steps = []
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError, RecursionError, OverflowError):
+            steps.append(int(json.loads(line)["step"]))
+    broken = len(lines) - len(steps)
+    wrong = _("{broken:,} of {lines:,} lines cannot be read", broken, len(lines)) if broken else None
+    return [finding(run, "metrics.jsonl", wrong, _("{lines:,} lines, to step {last:,}", len(lines), max([0, *steps])))]
 
 
 def is_busy(run: RunFolder) -> bool:
@@ -272,33 +241,21 @@ def look_at_model(run: RunFolder) -> list[RunFinding]:
 
 def left_by(run: RunFolder) -> list[Leftover]:
     """The leftovers of killed commands in a run (unless it is being trained) and beside it."""
-    inside = [] if is_busy(run) else [*in_run(run), *in_folder(run.path)]
-    return [*inside, *in_folder(Path(os.path.abspath(run.path)).parent, run.path)]
+    return [*([] if is_busy(run) else in_run(run)), *beside(Path(os.path.abspath(run.path)))]
 
 
-def examine_folder(path: Path) -> Diagnosis:
-    """The diagnosis of a folder that is no run itself, but holds some, or had something left in it."""
-    findings = [left.finding(left.path.name) for left in in_folder(path)]
-    if findings:
-        return Diagnosis(findings, _("glassformer doctor {folder} --prune clears away what was left", quote(str(path))))
-    if not any(RunFolder.is_run(inner) for inner in path.iterdir()):
-        raise UserError("{path} is not a run: it has no run.json", path)
-    return Diagnosis([], _("nothing was left behind"))
-
-
-def prune(path: Path) -> list[Pruned]:
-    """Clears away what commands that were killed have left in a run and beside it, or in a folder of runs."""
-    if not path.is_dir():
-        raise UserError("there is no folder {path}", path)
-    if RunFolder.is_run(path) and is_busy(RunFolder(path)):
+def prune(path: Path) -> list[RunFinding]:
+    """Clears away what commands that were killed have left in a run and beside it; beside its name, where it is gone."""
+    run = RunFolder(path)
+    if is_busy(run):
         raise UserError("another process is training in {path}; let it end, or stop it first", path)
     pruned = []
-    for left in left_by(RunFolder(path)) if RunFolder.is_run(path) else list(in_folder(path)):
-        size = size_of(left.path)
+    for left in left_by(run):
+        note = left.finding(left.path.name)
         if left.clear is not None and os.path.lexists(left.path):
             left.clear()
             if not os.path.lexists(left.path):
-                pruned.append(Pruned(left.path.name, left.about, size))
+                pruned.append(note)
     return pruned
 
 
@@ -330,7 +287,7 @@ def examine(path: Path) -> Diagnosis:
         raise UserError("there is no folder {path}", path)
     run = RunFolder(path)
     if not run.is_run(path) and not (path / "checkpoints").is_dir():
-        return examine_folder(path)
+        raise UserError("{path} is not a run: it has no run.json", path)
     busy = is_busy(run)
     for _unused in range(LOOKS if busy else 0):
         with suppress(OSError, UserError):  # a checkpoint went away between its name and its files

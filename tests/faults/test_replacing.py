@@ -98,7 +98,7 @@ def test_after_a_kill_without_a_checkpoint(then: str, trained: Path, tmp_path: P
     (note,) = [f for f in examine(runner.folder).findings if ".replaced-run" in f.name]
     assert note.condition == "note" and "--prune puts the old one back" in note.about and note.size > 0
     if then == "doctor":
-        assert runner.command(["doctor", str(tmp_path)]).wait().code == 0
+        assert runner.command(["doctor", str(runner.folder)]).wait().code == 0
         assert digests(runner.folder) != before, "only --prune changes something"
         said = runner.command(["doctor", str(runner.folder), "--prune", "--json"]).wait().said
         assert json.loads(said.splitlines()[-1])["pruned"][0]["size"] == note.size
@@ -122,5 +122,5 @@ def test_half_a_run_is_never_put_back(trained: Path, tmp_path: Path) -> None:
     (aside / staging.REPLACED).write_text(json.dumps({"name": "run", "dropped": True}))
     (aside / "tokenizer.json").unlink()
     assert staging.to_put_back(runner.folder) is None
-    assert runner.command(["doctor", str(tmp_path), "--prune"]).wait().code in (0, 2)
+    assert runner.command(["doctor", str(runner.folder), "--prune"]).wait().code in (0, 2)
     assert not aside.exists() and not os.path.lexists(runner.folder)

@@ -20,26 +20,8 @@ from tests.commands import call
 pytestmark = pytest.mark.slow
 
 WORDS = [
-    "the",
-    "a",
-    "red",
-    "blue",
-    "small",
-    "dog",
-    "cat",
-    "house",
-    "tree",
-    "river",
-    "walks",
-    "sleeps",
-    "sees",
-    "over",
-    "under",
-    "near",
-    "old",
-    "new",
-    "and",
-    "with",
+    *("the", "a", "red", "blue", "small", "dog", "cat", "house", "tree", "river"),
+    *("walks", "sleeps", "sees", "over", "under", "near", "old", "new", "and", "with"),
 ]
 
 

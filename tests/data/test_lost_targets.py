@@ -10,7 +10,7 @@ import pytest
 from glassformer.data.prepare import prepare
 from glassformer.data.report import DataReport
 from glassformer.text.tokenizer import Tokenizer
-from glassformer.text.vocabularies import listed, pipeline
+from glassformer.text.vocabularies import Spelling, listed, pipeline
 from tests.number_pairs import recipe, write_tsv
 
 FORMS = [
@@ -43,7 +43,7 @@ def test_what_cannot_be_written_is_told_with_an_example(tmp_path: Path) -> None:
     (by_char,) = notes_of(tmp_path, tokenizer="char", test="train.tsv")
     assert "1 val targets cannot be written" in by_char and "'yak' comes out as 'a'" in by_char
     words = Counter(" ".join(target for _, target in FORMS).split())
-    old = pipeline("word", listed(words, 100), False, keeps_blanks=False)
+    old = pipeline("word", listed(words, 100), Spelling(keeps_blanks=False))
     Tokenizer(old).save(tmp_path / "old.json")
     (tmp_path / "run").rename(tmp_path / "first")
     by_rule = "\n".join(notes_of(tmp_path, tokenizer_file=str(tmp_path / "old.json")))

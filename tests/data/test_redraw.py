@@ -28,18 +28,8 @@ from tests.read_batches import same, unpack
 pytestmark = pytest.mark.slow
 
 WORDS = [
-    "lower",
-    "tower",
-    "flower",
-    "slower",
-    "house",
-    "mouse",
-    "showed",
-    "rowed",
-    "winter",
-    "summer",
-    "lowest",
-    "towers",
+    *("lower", "tower", "flower", "slower", "house", "mouse"),
+    *("showed", "rowed", "winter", "summer", "lowest", "towers"),
 ]
 DRAWN = {"bpe_dropout": 0.3, "segmentations": 0}
 

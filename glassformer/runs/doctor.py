@@ -87,7 +87,8 @@ def beside(out: Path) -> Iterator[Leftover]:
     """The leftovers beside a run: runs that it was to replace, each dropped where this one has weights, else put back; and a
     preparation that was broken off."""
     for path in staging.replaced(out):
-        owner, clear = staging.read_replaced(path), None
+        owner = staging.read_replaced(path)
+        clear: Callable[[], object] | None = None
         about = _("the run that was in {said} before", out.name)
         if (owner is not None and owner.dropped) or (RunFolder.is_run(out) and RunFolder(out).has_weights):
             clear = partial(staging.drop_replaced, out)

@@ -135,11 +135,11 @@ def arrange(files: Sequence[Path], task: str | None, fields: Mapping[str, Any]) 
     if task is None:
         first = files[0]
         columns = [] if pairs_of_files or not first.is_file() else first_columns(first)
-        if pairs_of_files or (holds_pairs(first) and not columns):
-            task = "pairs"
-        else:
-            task, features = task_of_columns(columns) if columns and "\t" in "".join(columns) else ("text", {})
+        if "\t" in "".join(columns):
+            task, features = task_of_columns(columns)
             fields = {**features, **fields}
+        else:
+            task = "pairs" if pairs_of_files or holds_pairs(first) else "text"
     if pairs_of_files and task != "pairs":
         names = " and ".join(file.name for file in pairs_of_files[0])
         raise UserError("{names} would both be {task} for the same split; give them one by one", names, task)

@@ -71,7 +71,7 @@ def encode_pairs(
 
     def encoder(tokenizer: Tokenizer, side: int) -> Callable[[Sequence[str]], Encoded]:
         if not (to_learn and config.bpe_dropout):
-            return lambda texts: end_to_end(tokenizer.encode_batch(texts))
+            return tokenizer.corpus_encoder()
         sampler = tokenizer.bpe_dropout(config.bpe_dropout, seed=f"{seed} {('source', 'target')[side]}")
         return lambda texts: sampler.encode_batch(texts, times)
 
@@ -87,9 +87,9 @@ def encode_pairs(
 def encode_text(tokenizer: Tokenizer, documents: Iterable[Document], *, begin: bool = False) -> Iterator[Encoded]:
     """A sequence a document, EOS at its end; a document that arrives in pieces is one sequence a piece. `begin`: BOS at its
     beginning as well."""
-    begins = begin
+    encode, begins = tokenizer.corpus_encoder(), begin
     for group in chunks(documents, lambda document: len(document.text)):
-        tokens, lengths = end_to_end(tokenizer.encode_batch([document.text for document in group]))
+        tokens, lengths = encode([document.text for document in group])
         ends = np.array([document.ends for document in group])
         starts = np.r_[begins, begin & ends[:-1]]
         begins = begin and bool(ends[-1])
@@ -122,10 +122,10 @@ def encode_classes(
     tokenizer: Tokenizer, examples: Iterable[tuple[str, str]], label_ids: dict[str, int], where: str
 ) -> Iterator[dict[str, Encoded]]:
     """Texts, and the number of the label of each."""
+    encode = tokenizer.corpus_encoder()
     for group in chunks(examples, lambda example: len(example[0])):
         labels = np.array([known_label(label, label_ids, where) for _, label in group])
-        texts = end_to_end(tokenizer.encode_batch([text for text, _ in group]))
-        yield {"text": texts, "labels": (labels, np.ones_like(labels))}
+        yield {"text": encode([text for text, _ in group]), "labels": (labels, np.ones_like(labels))}
 
 
 def known_label(label: str, label_ids: dict[str, int], where: str) -> int:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -25,13 +24,11 @@ from jaxtyping import Float, Int
 
 from glassformer.text.flat import Flat, Numbers, end_to_end, ranges
 from glassformer.text.vocabularies import byte_letters, encodable
+from glassformer.text.words import split_words
 
 KEPT = 128
 LONG = 32  # bytes: longer words hardly come again
 PLACES_AT_ONCE = 1 << 20  # bytes that are merged at a time
-ASCII_WORDS = re.compile(
-    r"'(?:[stmd]|re|ve|ll)| ?[A-Za-z]+| ?[0-9]+| ?[^\t-\r A-Za-z0-9]+|[\t-\r ]+(?![^\t-\r ])|[\t-\r ]+"
-)  # GPT-2's pattern, as far as it goes
 NONE = np.iinfo(np.int32).max  # the rank of two pieces that no merge joins
 
 
@@ -75,19 +72,14 @@ class BPEDropout:
         places = np.searchsorted(self.keys, key)
         return np.where(self.keys[places] == key, self.ranks[places], NONE)
 
-    def words(self, text: str) -> list[str]:
-        """What the pre-tokenizer cuts a text into; of ASCII by Python itself, which takes a tenth of the time."""
-        normalizer = self.library.normalizer
-        text = text if normalizer is None else normalizer.normalize_str(text)
-        if text.isascii():
-            return ASCII_WORDS.findall(text)
-        return [text[begin:end] for _word, (begin, end) in self.library.pre_tokenizer.pre_tokenize_str(text)]
-
     def encode_batch(self, texts: Iterable[str], times: int = 1) -> tuple[Flat, Numbers]:
         """Each text cut `times` times, one after the other: all ids end to end, and how many each cut has."""
         distinct: dict[str, int] = {}
         words, words_of = end_to_end(
-            [[distinct.setdefault(word, len(distinct)) for word in self.words(text)] for text in encodable(texts)]
+            [
+                [distinct.setdefault(word, len(distinct)) for word in split_words(self.library, text)]
+                for text in encodable(texts)
+            ]
         )
         numbers = words[ranges(np.repeat(np.cumsum(words_of) - words_of, times), np.repeat(words_of, times))]
         words_of = np.repeat(words_of, times)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +32,7 @@ from glassformer.errors import UserError
 from glassformer.files.durable import write_atomically
 from glassformer.files.structured import read_regular
 from glassformer.text.bpe_dropout import BPEDropout
+from glassformer.text.flat import Flat, Numbers, end_to_end
 from glassformer.text.languages import join_words
 from glassformer.text.vocabularies import (
     BOS,
@@ -53,6 +54,7 @@ from glassformer.text.vocabularies import (
     pipeline,
     word_spans,
 )
+from glassformer.text.words import WordEncoder
 
 __all__ = [
     "BOS",
@@ -226,6 +228,13 @@ class Tokenizer:
                 found.append(ids)
             return found
         return [found.ids for found in self.library.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def corpus_encoder(self) -> Callable[[Sequence[str]], tuple[Flat, Numbers]]:
+        """A function for much text: the ids of all texts end to end, and how many each has. It remembers the words it has cut,
+        and so is faster than `encode_batch` where words come again."""
+        if self.byte_level and self.kind in KINDS:
+            return WordEncoder(self.library).encode_batch
+        return lambda texts: end_to_end(self.encode_batch(texts))
 
     def bpe_dropout(self, dropout: float, seed: str) -> BPEDropout:
         """An encoder that leaves each merge out with this chance (BPE-dropout; Provilkov et al. 2020), for training alone."""

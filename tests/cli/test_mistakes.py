@@ -209,8 +209,8 @@ MISTAKES: list[tuple[str, str]] = [
     ("backtranslate runs/mt --file lines.txt", "now: glassformer improve RUN --only backtranslate --text FILE --out"),
     ("distill runs/mt", "distill is written differently now: glassformer improve RUN --only distill"),
     ("tokenize runs/mt Hund", "tokenize is written differently now: glassformer info RUN --tokenize TEXT"),
-    ("translate runs/mt hello --top-k 5", "--top-k is a setting and no option; write --set top_k=5"),
-    ("generate runs/gpt hello --min-p=0.1", "--min-p is a setting and no option; write --set min_p=0.1"),
+    ("translate runs/mt hello --top-k 5", "--top-k is a setting and no option; write --set top_k=…"),
+    ("generate runs/gpt hello --min-p=0.1", "--min-p is a setting and no option; write --set min_p=…"),
 ]
 
 

@@ -19,7 +19,7 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from glassformer.config import DataConfig, ModelConfig, Recipe, TrainConfig
+from glassformer.config import DataConfig, DecodeConfig, ModelConfig, Recipe, TrainConfig
 from glassformer.config.fields import coerce
 from glassformer.config.recipe import apply_overrides
 from glassformer.data.doctor.roles import arrange, fields_in_words
@@ -101,12 +101,12 @@ def size_of_files(path: Path) -> int:
 @dataclass(frozen=True)
 class PairCount:
     """About how many pairs files hold, of how many bytes each; how many characters are common in them; the mean length of a
-    target in characters and in what stands between blanks, and the longest side; and what the pairs are.
+    target in characters and in what stands between blanks, the longest side, and how many times as long as its source a target
+    can be; and what the pairs are.
 
-    `single_words`: most sources are words, with their features perhaps. `sounds`: most targets are symbols parted by blanks.
-    `formal`: a good part of what is written is neither letters nor punctuation (formulas, code, logical forms).
-    `few_words`: nearly all that stands between blanks stands there often, so that words are the tokens as they are.
-    `hangul`: the sources are Korean, whose syllables are letters put together.
+    `single_words`: most sources are words, with their features perhaps. `formal`: a good part of what is written is neither
+    letters nor punctuation (formulas, code, logical forms). `few_words`: nearly all that stands between blanks stands there often,
+    so that words are the tokens as they are. `hangul`: the sources are Korean, whose syllables are letters put together.
     """
 
     pairs: int
@@ -115,8 +115,8 @@ class PairCount:
     target_length: float = 40.0
     target_words: float = 8.0
     longest: int = 0
+    ratio: float = 1.0
     single_words: bool = False
-    sounds: bool = False
     formal: bool = False
     few_words: bool = False
     hangul: bool = False
@@ -163,10 +163,19 @@ def are_sounds(target: str) -> bool:
     return len(symbols) > 1 and fmean(map(len, symbols)) <= PHONEME
 
 
+def length_ratio(source: Sequence[Any], target: Sequence[Any]) -> float:
+    """How many times as long as the source a target is, beyond the few tokens that every answer may have.
+
+    >>> length_ratio("jump twice".split(), ["I_JUMP"] * 30), length_ratio("yes", "jawohl")
+    (5.0, 0.0)
+    """
+    return max(0.0, (len(target) - DecodeConfig.max_extra) / max(1, len(source)))
+
+
 def share_of_signs(texts: Sequence[str]) -> float:
     """The share of characters, blanks apart, that are neither letters nor what stands between the words of a sentence.
 
-    >>> share_of_signs(["CC(=O)O", "I_WALK"]) > 0.2, share_of_signs(["Well, it's 9 o'clock."]) < 0.05
+    >>> share_of_signs(["CC(=O)O", "I_WALK"]) > 0.2, share_of_signs(["Well, it's 9 o'clock in the evening."]) < 0.06
     (True, True)
     """
     letters = Counter(letter for text in texts for letter in text if not letter.isspace())
@@ -186,6 +195,8 @@ def count_pairs(config: DataConfig) -> PairCount:
     size = sum(size_of_files(Path(file)) for file in named)
     most = 0.8 * len(examples)
     formal = share_of_signs(targets) > SIGNS
+    few_words = sum(count for count in words.values() if count >= COMMON) > KNOWN * words.total()
+    cut: Callable[[str], Sequence[str]] = str.split if few_words else list
     return PairCount(
         pairs=len(examples) if len(examples) < LOOKED_AT else max(LOOKED_AT, int(size / each)),
         bytes_each=each,
@@ -193,10 +204,10 @@ def count_pairs(config: DataConfig) -> PairCount:
         target_length=sum(map(len, targets)) / max(1, len(targets)),
         target_words=sum(len(target.split()) for target in targets) / max(1, len(targets)),
         longest=max(map(len, itertools.chain(sources, targets)), default=0),
+        ratio=max((length_ratio(cut(source), cut(target)) for source, target in examples), default=1.0),
         single_words=not formal and sum(itertools.starmap(is_word, examples)) > most,
-        sounds=sum(map(are_sounds, targets)) > most,
         formal=formal,
-        few_words=sum(count for count in words.values() if count >= COMMON) > KNOWN * words.total(),
+        few_words=few_words,
         hangul=sum(HANGUL.search(source) is not None for source in sources) > most,
     )
 
@@ -218,13 +229,11 @@ def vocabulary_for(counted: PairCount) -> int:
 def recipe_for_pairs(counted: PairCount, gpu: bool, given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """What a recipe for pairs says besides its files. `given`: settings by their whole names, as a person wrote them."""
     tokenizer = given.get("data.tokenizer", counted.tokenizer)
-    sounds = counted.sounds and tokenizer == "char" and "data.tokenizer" not in given
-    tokens = counted.target_tokens("word" if sounds else tokenizer)
+    tokens = counted.target_tokens(tokenizer)
     if counted.single_words and tokenizer == "char":
         size = size_for(counted.pairs, gpu, "words")
         together = min(size["batch_tokens"], max(32, counted.pairs // 10))
         data: dict[str, Any] = {"tokenizer": "char", "batch_tokens": math.ceil(together * tokens / 8) * 8}
-        data |= {"target_tokenizer": "word"} if sounds else {}
         data |= {"decompose": True} if counted.hangul else {}
     else:
         pairs = counted.pairs * min(1.0, tokens / TOKENS_A_PAIR)
@@ -251,7 +260,10 @@ def recipe_for_pairs(counted: PairCount, gpu: bool, given: Mapping[str, str]) ->
     model = dict(size["model"])
     if tokenizer == "char" and counted.longest >= ModelConfig.block_size:
         model["block_size"] = min(LONGEST_BLOCK, 2 ** math.ceil(math.log2(counted.longest + 2)))
-    return {"model": model, "data": data, "train": train, "decode": {"beam": 5, "alpha": 1.0}}
+    decode: dict[str, Any] = {"beam": 5, "alpha": 1.0}
+    if (counted.formal or counted.single_words) and counted.ratio > DecodeConfig.max_ratio:
+        decode["max_ratio"] = float(math.ceil(counted.ratio))
+    return {"model": model, "data": data, "train": train, "decode": decode}
 
 
 def within(steps: float, epoch: float, fewest: int = FEWEST_STEPS) -> int:

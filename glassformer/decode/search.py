@@ -180,8 +180,10 @@ class SearchState(Slots):
         first = min(self.beams, candidates.total.size(1))
         ends = is_eos[:, :first]
         if not self.may_sync or bool(ends.any()):
-            columns = (column[:, :first] for column in (candidates.total, candidates.parent, candidates.logprob))
-            self.add_finished(n, ends, *columns, "eos")
+            total, parent, logprob = (
+                column[:, :first] for column in (candidates.total, candidates.parent, candidates.logprob)
+            )
+            self.add_finished(n, ends, total, parent, logprob, "eos")
         out = is_eos | impossible
         if self.n_candidates == 1:
             order, exhausted = torch.zeros_like(candidates.parent), out

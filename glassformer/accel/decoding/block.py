@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from glassformer.accel.decoding.operations import TorchOps, qkv_sizes, split_heads
-from glassformer.nn.attention import KeyValues
+from glassformer.nn.attention import KeyValues, MultiHeadAttention
 from glassformer.nn.block import Block, BlockInputs, Encoder, Stack
 from glassformer.nn.cache import KVCache
 from glassformer.nn.feedforward import GatedMLP
@@ -48,6 +48,8 @@ class DecodingBlock(nn.Module):
     """A block on packed weights: the equations of `Block` in evaluation mode, in rows of (slot, beam)."""
 
     block: Block
+    attention: MultiHeadAttention
+    cross: MultiHeadAttention  # where the block has one
     ops: TorchOps
 
     def __init__(self, block: Block, ops: TorchOps) -> None:

@@ -16,6 +16,7 @@ from glassformer.data.download import cut_shakespeare
 from glassformer.data.origins import SPLITS, origins_of
 from glassformer.errors import UserError
 from glassformer.files.owned import OwnedFiles
+from glassformer.language import _
 from glassformer.models.costs import costs
 from glassformer.runs.folder import RunFolder
 from glassformer.screen import say
@@ -68,10 +69,10 @@ def train_and_score(
     recipe: Recipe, folder: Path, metric: Metric, overwrite: bool, *, recipe_name: str, seed: int
 ) -> dict[str, Any]:
     """One training from a fresh random state, timed and scored, as it is kept. One that was broken off goes on."""
-    say(f"{recipe_name}, seed {seed}")
+    say(_("{recipe_name}, seed {seed}", recipe_name, seed))
     run = train_or_resume(recipe, folder, overwrite=overwrite)
     scored = score(run, metric)
-    say(f"{recipe_name}, seed {seed}: {metric} {scored.value:.4f}")
+    say(_("{recipe_name}, seed {seed}: {metric} {value:.4f}", recipe_name, seed, metric, scored.value))
     return asdict(
         Outcome(
             recipe=recipe.name,

@@ -105,8 +105,8 @@ class PairCount:
     can be; and what the pairs are.
 
     `single_words`: most sources are words, with their features perhaps. `formal`: a good part of what is written is neither
-    letters nor punctuation (formulas, code, logical forms). `few_words`: nearly all that stands between blanks is frequent, so that
-    words are the tokens as they are. `hangul`: the sources are Korean, whose syllables are letters put together.
+    letters nor punctuation (formulas, code, logical forms). `few_words`: nearly all that stands between blanks is frequent, so
+    that words are the tokens as they are. `hangul`: the sources are Korean, whose syllables are letters put together.
     """
 
     pairs: int

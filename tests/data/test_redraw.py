@@ -220,6 +220,25 @@ def test_what_goes_wrong_is_said_here(tmp_path: Path) -> None:
             pass
 
 
+def test_another_process_draws_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says what goes wrong, and ends when nobody waits. Broken variants: draws that follow from the process; a stream that is
+    closed and waits for the draw; an error told as an empty epoch."""
+    recipe = prepared(tmp_path / "run")
+    whole = list(itertools.islice(batches_of(recipe, tmp_path / "run").starting_at(), 20))
+    monkeypatch.setattr(redraw, "MANY", 0)
+    batches = batches_of(recipe, tmp_path / "run")
+    again = batches.starting_at()
+    assert all(same(one, other) for (one, _), (other, _) in zip(whole, again, strict=False))
+    again.close()
+    prepared(tmp_path / "other", both_ways=True)
+    for name in ("train.source.tokens", "train.target.tokens"):
+        (tmp_path / "other" / "data" / name).replace(tmp_path / "run" / "data" / name)
+    with pytest.raises(UserError, match="not of the same examples"):
+        for _batch in batches_of(recipe, tmp_path / "run").starting_at():
+            pass
+    assert [path.name for path in (tmp_path / "run" / "data").iterdir() if path.name.startswith("tmp")] == []
+
+
 RUN = ["data.tokenizer=bpe", "data.bpe_dropout=0.3", "data.segmentations=0"]
 
 

@@ -118,11 +118,14 @@ def train(
 def beside_own_examples(values: dict[str, Any], run: RunFolder, changes: list[str]) -> dict[str, Any]:
     """The recipe that was made for a file, for a run to go on with: the model and the tokenizer are the run's; and where the run
     keeps its pairs, they are learned beside those of the file, which count more, and are validated and tested on."""
+    from glassformer.config.changes import READING
     from glassformer.data.first_recipe import settings_in
     from glassformer.data.store import store_path, stored_splits
 
-    data, splits = dict(values["data"]), stored_splits(run.path / "data")
-    if run.recipe.data.tokenizer != "bpe" and "data.bpe_dropout" not in settings_in(changes):
+    given, splits = settings_in(changes), stored_splits(run.path / "data")
+    # How texts are read is the run's, not what suits the file.
+    data = {key: value for key, value in values["data"].items() if key not in READING or f"data.{key}" in given}
+    if run.recipe.data.tokenizer != "bpe" and "data.bpe_dropout" not in given:
         data.pop("bpe_dropout", None)  # chosen for pieces of words, of which this run has none
     alone = isinstance(data.get("train"), str) and not {"train_target", "format"} & data.keys()
     if data["task"] == "pairs" and alone and {"train", "val"} <= set(splits):

@@ -241,6 +241,10 @@ def test_what_was_chosen_for_pieces_of_words_gives_way_to_a_run_of_whole_words(
     assert refused.returncode == 2 and "bpe_dropout is for" in refused.stderr and not (tmp_path / "tuned").exists()
     assert call(*command).returncode == 0
     assert RunFolder.open(tmp_path / "tuned").recipe.data.bpe_dropout == 0
+    (tmp_path / "words.tsv").write_text("hund\tdog\nkatze\tcat\nmaus\tmouse\n" * 10)  # read by the character, as such
+    own_words = ("train", tmp_path / "words.tsv", *short, "--from", base.path, "--out", tmp_path / "words")
+    assert call(*own_words).returncode == 0
+    assert RunFolder.open(tmp_path / "words").recipe.data.tokenizer == base.recipe.data.tokenizer != "char"
 
 
 @pytest.mark.parametrize("kind", ["char", "word"])

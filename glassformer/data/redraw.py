@@ -149,8 +149,8 @@ def draw_in_process(
     if process.returncode:
         raise UserError("the process that draws the next epoch has ended; `glassformer train RUN --resume` goes on")
     refusal = json.loads(reply)
-    if "error" in refusal:
-        raise UserError(refusal["error"])
+    if (told := refusal.get("error")) is not None:
+        raise UserError(told)
     if "errno" in refusal:
         raise OSError(refusal["errno"], refusal["reason"], str(folder / "data"))
 

@@ -4,6 +4,7 @@ it will probably not work; and after its last one: which weights it leaves, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import Recipe
+from glassformer.config import DecodeConfig, Recipe
 from glassformer.data.batches import Batches, SentenceBatches
+from glassformer.data.examples import Examples
 from glassformer.data.report import DataReport
 from glassformer.evaluation.generated import metric_of
 from glassformer.evaluation.metrics import BETTER_WHEN_LOWER, NOISE, measure_name, measure_value
@@ -24,6 +26,7 @@ from glassformer.runs.session import Session
 from glassformer.screen import short
 
 MANY_EPOCHS = 200
+WORTH_SAYING = 0.01  # the share of val targets that are too long to be written
 SEEN_ENOUGH = 20  # times a token of the vocabulary is met in the training data, on average
 SINGLE_BYTES = 256  # a vocabulary of pieces has these anyway
 FAMILIES = {"transformer": _("encoder-decoder"), "gpt": "GPT", "bert": "BERT"}
@@ -213,11 +216,31 @@ def schedule_warnings(recipe: Recipe, epoch: float, count: int) -> Iterator[str]
         )
 
 
+def cut_targets(examples: Examples, config: DecodeConfig) -> Iterator[str]:
+    """How many targets of val are longer than an answer to their source may be, so that no training makes them right."""
+    sources, targets = examples.source_lengths, examples.row_lengths - 1  # BOS is not written
+    most = np.floor(config.max_ratio * sources + config.max_extra)
+    if config.max_new_tokens is not None or np.mean(targets > most) < WORTH_SAYING:
+        return
+    yield _(
+        "{count:,} of {total:,} val targets are longer than decode.max_ratio={ratio:g} and decode.max_extra={extra} allow, and "
+        "cannot be written; decode.max_ratio={better} would do",
+        count=int((targets > most).sum()),
+        total=len(targets),
+        ratio=config.max_ratio,
+        extra=config.max_extra,
+        better=math.ceil(np.max((targets - config.max_extra) / np.maximum(1, sources))),
+    )
+
+
 def warnings(session: Session) -> Iterator[str]:
     """Where it will probably not work, a sentence each, with what to change."""
     batches, config = session.trainer.batches, session.recipe.data
     count = size_of(batches) // config.copies
     yield from schedule_warnings(session.recipe, steps_an_epoch(session), count)
+    val = session.val_batches
+    if config.task == "pairs" and isinstance(val, SentenceBatches) and val.examples.has_source:
+        yield from cut_targets(val.examples, session.recipe.decode)
     size = session.tokenizers.target.vocab_size
     if config.tokenizer not in ("bpe", "unigram") or config.tokenizer_file is not None or config.multiplied:
         return  # the size is what occurs anyway, or somebody's choice

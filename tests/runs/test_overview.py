@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,21 @@ def test_warnings_where_it_will_not_work(runs: dict[str, RunFolder], changes: di
     assert [line for line in overview(session(runs["pairs"], **changes)) if line.startswith("warning: ")] == [
         f"warning: {text}" for text in found
     ]
+
+
+def test_targets_that_no_answer_can_be_as_long_as(runs: dict[str, RunFolder]) -> None:
+    """Told with the ratio that lets all be written. Broken variant: nothing said, and two answers in three cut off."""
+    run = runs["pairs"]
+
+    def warned(**decode: Any) -> list[str]:
+        recipe = replace(run.recipe, decode=replace(run.recipe.decode, **decode))
+        return list(warnings(make_session(run, recipe, run.tokenizers)))
+
+    (told,) = warned(max_ratio=0.5, max_extra=0)
+    better = re.search(r"decode.max_ratio=(\d+) would do", told)
+    assert "val targets are longer than decode.max_ratio=0.5 and decode.max_extra=0 allow" in told and better
+    assert warned(max_ratio=float(better[1]), max_extra=0) == []
+    assert warned(max_ratio=0.5, max_extra=0, max_new_tokens=100) == []
 
 
 def test_a_vocabulary_too_large_for_its_text(runs: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,11 +36,13 @@ def bytes_in(folder: Path) -> int:
 
 def compiled_entries() -> list[CacheEntry]:
     """The compiled code that is kept, as one entry."""
-    home = cache_folder()
-    if home is None or not (home / "compiled").is_dir():
-        return []
-    folder = home / "compiled"
-    return [CacheEntry(folder, localized(_("compiled code")), bytes_in(folder), folder.stat().st_mtime)]
+    home, entries = cache_folder(), []
+    with suppress(OSError):  # none there, or a name that the system refuses
+        if home is not None:
+            folder = home / "compiled"
+            used = folder.stat().st_mtime
+            entries.append(CacheEntry(folder, localized(_("compiled code")), bytes_in(folder), used))
+    return entries
 
 
 def compile_cache() -> Path | None:

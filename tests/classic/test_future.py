@@ -120,6 +120,24 @@ def test_content_and_amount_of_padding_change_nothing() -> None:
         assert (unmasked[:, :t] - alone).abs().max() > 1e-4
 
 
+def test_a_batch_of_unequal_rows_is_each_row_alone() -> None:
+    """Broken: a mean over padding too, or lengths of one row used for another."""
+    model, lengths = transformer(), torch.tensor([4, 1, 6])
+    src, tgt, targets = ids(3, 6), ids(3, 6), ids(3, 6)
+    logits, loss = model(src, tgt, targets, lengths, lengths)
+    total = 0.0
+    for row, n in enumerate(lengths.tolist()):
+        one = slice(row, row + 1)
+        alone, mean = model(src[one, :n], tgt[one, :n], targets[one, :n])
+        torch.testing.assert_close(logits[one, :n], alone, atol=1e-12, rtol=0)
+        total += n * mean.item()
+    assert loss is not None and abs(loss.item() - total / lengths.sum().item()) < 1e-12
+    together = model.generate(src, 5, temperature=0.0, src_lengths=lengths)
+    for row, n in enumerate(lengths.tolist()):
+        alone = model.generate(src[row : row + 1, :n], 5, temperature=0.0)[0]
+        assert together[row, : len(alone)].tolist() == alone.tolist()
+
+
 @pytest.mark.parametrize("fused", [True, False])
 def test_an_empty_source_gives_finite_numbers(fused: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken: softmax over nothing but -inf, which is NaN and spreads through the gradients."""

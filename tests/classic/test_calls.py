@@ -165,6 +165,24 @@ def test_a_triangle_of_ones_is_causal_whatever_its_type(dtype: torch.dtype) -> N
         torch.testing.assert_close(file.attention(q, k, v, one), file.attention(q, k, v))
 
 
+def test_a_mask_that_is_added_at_top_level_is_that_of_torch() -> None:
+    """0 and -inf, all zeros (nothing hidden), and other numbers. Broken variants: zeros taken for forbidden; a one among other
+    numbers taken for allowed; a row that may see nothing becomes NaN."""
+    module, x = glassformer.MultiHeadAttention(16, 2), torch.randn(2, 5, 16)
+    q, k, v = (torch.randn(2, 5, 8) for _ in range(3))
+    minus_inf = torch.triu(torch.full((1, 12, 12), float("-inf")), diagonal=1)[:, :5, :5]
+    preference = -(torch.arange(5)[:, None] - torch.arange(5)).abs().double()
+    for mask in (minus_inf, torch.zeros(5, 5), preference, preference + 1, minus_inf + preference):
+        expected = F.scaled_dot_product_attention(q, k, v, mask.expand(2, 5, 5))
+        for attention in (glassformer.attention, file.attention):
+            torch.testing.assert_close(attention(q, k, v, mask), expected)
+        heads = F.scaled_dot_product_attention(module.queries(x), *module.keys_values(x), mask.expand(2, 1, 5, 5))
+        torch.testing.assert_close(module(x, mask=mask), module.out(heads.transpose(1, 2).flatten(2)))
+    torch.testing.assert_close(module(x, mask=minus_inf), module(x, mask=minus_inf == 0))
+    nothing = glassformer.attention(q, k, v, torch.full((5, 5), float("-inf")))
+    assert torch.equal(nothing, torch.zeros_like(nothing))
+
+
 def test_the_function_of_one_text_makes_the_table() -> None:
     """`PositionEncoding(seq_len=4, d_model=4, n=100)`: the worked example, in NumPy."""
     table = file.PositionEncoding(seq_len=4, d_model=4, n=100)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glassformer.classic import gpt as gpt_file
 from glassformer.classic import transformer as classic
 from glassformer.classic.transformer import Config
-from tests.classic.models import begun, by_equation, ids, logits_of, shaken, transformer
+from tests.classic.models import begun, by_equation, gpt, ids, logits_of, shaken, transformer
 
 # The parts -----------------------------------------------------------------------------------------------------------
 
@@ -32,6 +32,19 @@ def test_attention_is_the_equation_and_the_kernel(monkeypatch: pytest.MonkeyPatc
     fused = logits_of(model, src, tgt, src_lengths=lengths)
     monkeypatch.setattr(classic.MultiHeadAttention, "forward", by_equation(classic.MultiHeadAttention.forward, True))
     torch.testing.assert_close(logits_of(model, src, tgt, src_lengths=lengths), fused, atol=1e-12, rtol=0)
+
+
+def test_attention_without_positions_is_equivariant_not_equal() -> None:
+    """Broken: the claim that 我喜欢你 and 你喜欢我 are the same to attention; the outputs move with the words."""
+    config = Config(vocab_size=4, n_embd=16, n_head=2)
+    order = torch.tensor([3, 1, 2, 0])
+    x = torch.randn(1, 4, 16)
+    both = shaken(classic.EncoderLayer(config))
+    torch.testing.assert_close(both(x[:, order]), both(x)[:, order])
+    assert not torch.allclose(both(x[:, order]), both(x))
+    causal = shaken(classic.MultiHeadAttention(config, is_causal=True))
+    y = x[:, order]
+    assert not torch.allclose(causal(y, y, y), causal(x, x, x)[:, order])
 
 
 def test_every_source_token_reaches_every_position() -> None:
@@ -112,6 +125,15 @@ def test_dropout_is_applied_once_to_the_embeddings() -> None:
         assert abs((x == 0).double().mean().item() - 0.5) < 0.02
 
 
+def test_dropout_is_off_in_eval_and_on_in_training() -> None:
+    """Broken: dropout that never acts, or acts while one generates."""
+    for model in (transformer(dropout=0.3), gpt(dropout=0.3)):
+        inputs = (ids(2, 6), begun(ids(2, 6)), *([ids(2, 6)] * isinstance(model, classic.Transformer)))
+        assert torch.equal(model(*inputs)[0], model(*inputs)[0])
+        model.train()
+        assert not torch.equal(model(*inputs)[0], model(*inputs)[0])
+
+
 # Positions -----------------------------------------------------------------------------------------------------------
 
 
@@ -125,6 +147,16 @@ def test_the_sinusoids_of_the_worked_examples() -> None:
     torch.testing.assert_close(summed[3, 2:], torch.tensor([0.6300, 1.6996]), atol=6e-5, rtol=0)
     # Dimension 2i is a sine and 0 at position 0, dimension 2i+1 a cosine and 1, whichever token stands there.
     assert torch.equal(classic.sinusoids(1, 6)[0], torch.tensor([0.0, 1, 0, 1, 0, 1]))
+
+
+def test_the_inner_product_of_positions_depends_on_distance_and_stays_far_from_zero() -> None:
+    """Broken: the claim that it tends to zero with distance."""
+    table = classic.sinusoids(400, 512)
+    products = table @ table.T / (table[0] @ table[0])
+    for distance in (1, 50, 100):
+        diagonal = products.diagonal(distance)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal))
+    assert abs(products[0, 100].item() - 0.44) < 0.005
 
 
 def test_a_sentence_longer_than_block_size_works() -> None:

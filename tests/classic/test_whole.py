@@ -10,6 +10,7 @@ from torch import nn
 
 from glassformer.classic import gpt as gpt_file
 from glassformer.classic.gpt import GPT
+from glassformer.classic.transformer import Config, Transformer
 from tests.classic.models import IGNORE, gpt, ids, transformer
 
 # The Transformer as a whole ------------------------------------------------------------------------------------------
@@ -68,6 +69,16 @@ def test_parameters_are_counted_both_ways(bias: bool) -> None:
     body = layers * (encoder_layer + decoder_layer) + 2 * norm
     assert model.get_num_params() == 2 * v * c + body
     assert model.get_num_params(non_embedding=True) == v * c + body
+
+
+def test_initial_weights() -> None:
+    """Broken: biases that are not zero, PyTorch's own uniform start."""
+    model = Transformer(Config(vocab_size=200, n_embd=64, n_layer=2))
+    for name, p in model.named_parameters():
+        if p.dim() == 2:
+            assert abs(p.std().item() - 0.02) < 0.001, name
+        else:
+            assert torch.equal(p, torch.ones_like(p) if "weight" in name else torch.zeros_like(p)), name
 
 
 def test_the_optimizer_decays_matrices_and_nothing_else() -> None:

@@ -130,6 +130,11 @@ class Batches(ABC):
         """Rows, source width and target width of every training batch; None where shapes come as they may."""
         return None
 
+    @property
+    def plans_take_long(self) -> bool:
+        """Whether an epoch is planned in the background also where no batch is made there."""
+        return False
+
     def planned(self, epoch: int) -> EpochPlan:
         """The plan of an epoch, remembered together with those of its neighbours."""
         with self.planning:
@@ -144,15 +149,16 @@ class Batches(ABC):
         return self.lengths[epoch] if epoch in self.lengths else len(self.planned(epoch))
 
     def starting_at(self, position: Position = START) -> BatchStream:
-        """The batches from `position` on, each with the position after it. An epoch is planned in the background while the
-        one before it is learned from; with `workers` batches are made there, too."""
+        """The batches from `position` on, each with the position after it. With `workers` batches are made in the background, and
+        an epoch is planned there while the one before it is learned from; without, only what takes long."""
         pool = ThreadPoolExecutor(self.workers + 1, thread_name_prefix="batches")
         pending: deque[tuple[Callable[[], Batch], Position]] = deque()
         index = position.index
         try:
             for epoch in itertools.count(position.epoch):
                 plan = self.planned(epoch)
-                pool.submit(self.planned, epoch + 1)
+                if self.workers or self.plans_take_long:
+                    pool.submit(self.planned, epoch + 1)
                 for number in range(index, len(plan)):
                     ends = number + 1 == len(plan)
                     following = Position(epoch + 1, 0) if ends else Position(epoch, number + 1)

@@ -207,6 +207,11 @@ class SentenceBatches(Batches):
             return None
         return self.rows_in_batch, self.shapes[0].source, self.shapes[0].target
 
+    @property
+    def plans_take_long(self) -> bool:
+        """Where each epoch is drawn anew."""
+        return self.redraw is not None
+
     def redrawn(self, redraw: Redraw, epoch: int) -> SentenceBatches:
         """The batches of an epoch that is drawn anew: of the same sentences, sorted alike, in rows of the same shapes."""
         shapes = self.shapes if self.length_bins is None else [Shape(self.limit, self.limit)]

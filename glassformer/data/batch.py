@@ -109,6 +109,7 @@ class Batches(ABC):
     """An endless stream of batches, and the same examples once in order for evaluation."""
 
     dropped: int = 0  # examples left out because they are too long
+    plans_take_long: bool = False  # so that an epoch is planned in the background also where no batch is made there
 
     def __init__(self, *, seed: int, workers: int = 0) -> None:
         self.seed, self.workers = seed, workers
@@ -129,11 +130,6 @@ class Batches(ABC):
     def shape(self) -> tuple[int, int, int] | None:
         """Rows, source width and target width of every training batch; None where shapes come as they may."""
         return None
-
-    @property
-    def plans_take_long(self) -> bool:
-        """Whether an epoch is planned in the background also where no batch is made there."""
-        return False
 
     def planned(self, epoch: int) -> EpochPlan:
         """The plan of an epoch, remembered together with those of its neighbours."""

@@ -160,7 +160,7 @@ def answer(asked: str) -> None:
     more, and it ends then, too."""
 
     def leave_with_the_other() -> None:
-        sys.stdin.read()
+        os.read(0, 1)  # not by sys.stdin, whose lock would be held when Python ends
         os._exit(1)
 
     threading.Thread(target=leave_with_the_other, daemon=True).start()

@@ -104,6 +104,7 @@ class SentenceBatches(Batches):
     ) -> None:
         super().__init__(seed=seed, workers=workers)
         self.redraw = redraw
+        self.plans_take_long = redraw is not None
         if budget < 1 or limit < 1:
             raise ValueError("a batch needs a budget and a limit of at least 1")
         self.budget, self.limit, self.layout, self.row_width = budget, limit, layout, row_width
@@ -206,11 +207,6 @@ class SentenceBatches(Batches):
         if self.layout == "padded":
             return None
         return self.rows_in_batch, self.shapes[0].source, self.shapes[0].target
-
-    @property
-    def plans_take_long(self) -> bool:
-        """Where each epoch is drawn anew."""
-        return self.redraw is not None
 
     def redrawn(self, redraw: Redraw, epoch: int) -> SentenceBatches:
         """The batches of an epoch that is drawn anew: of the same sentences, sorted alike, in rows of the same shapes."""

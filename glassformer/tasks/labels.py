@@ -137,7 +137,7 @@ def fill(model: TextModel, texts: Sequence[str], *, top: int = 5) -> list[Filled
 
 def unknown(model: TextModel, text: str) -> list[str]:
     """The words or characters of a text that are not in the model's vocabulary, as the model's own verb would read it."""
-    parts = [text]
+    parts = [model.as_learned(text)]
     if model.verb == "fill":
         parts = MASK_MARKER.split(text)
     elif model.verb == "tag":

@@ -14,6 +14,7 @@ import torch
 
 from glassformer.config import Recipe
 from glassformer.data.examples import Window, windows
+from glassformer.data.readers import with_features
 from glassformer.decode import SpecialTokens
 from glassformer.errors import UserError
 from glassformer.language import _
@@ -78,6 +79,11 @@ class TextModel:
     def verb(self) -> Verb:
         """What it does with texts: translate, generate, fill, classify or tag; embed, as all do, where it has no head."""
         return VERBS[self.kind][0]
+
+    def as_learned(self, text: str) -> str:
+        """A source as the run has learned it: what stands behind a tab is its features, where it has learned with them."""
+        has_features = self.recipe.data.features_field is not None and isinstance(text, str) and "\t" in text
+        return with_features(*text.split("\t", 1)) if has_features else text
 
     def require(self, verb: Verb) -> None:
         """Refuse, in a sentence, what this model was not made for."""

@@ -15,7 +15,6 @@ from itertools import islice, repeat
 from typing import Any
 
 from glassformer.config import DecodeConfig
-from glassformer.data.readers import with_features
 from glassformer.data.transforms import Recased, last_sentence, windows
 from glassformer.decode import (
     NO_CONSTRAINTS,
@@ -158,8 +157,6 @@ def translate_each(
     constraints, net = constraints or TextConstraints(), model._model
     settings = decode_settings(model, config, **options)
     check_constraints(model, constraints, settings)
-    if model.recipe.data.features_field is not None:
-        texts = (with_features(*text.split("\t", 1)) if isinstance(text, str) else text for text in texts)
     is_pair = isinstance(net, Transformer)
     constrained = constraints != NOTHING_ASKED or bool(model.tokenizers.target.before)
     # In order; results come in the same order, so the next is for the first of them.
@@ -214,6 +211,8 @@ def plans_of(model: TextModel, texts: Iterable[str], nothing: Hypothesis, trace:
     """Texts cut into pieces that the model can read. An empty piece has its answer already."""
     source, most, least = model.tokenizers.source, most_tokens(model), len(model.tokenizers.source.before)
     begins, ends = ([BOS] if model.kind == "gpt on pairs" else []), [EOS]
+    if model.recipe.data.features_field is not None:
+        texts = map(model.as_learned, texts)
     for text, ids in encoded(source, texts):
         read = recased(model, text)
         if read:

@@ -209,15 +209,20 @@ def test_a_run_that_is_moved_is_followed(tmp_path: Path) -> None:
     stream.close()
 
 
+def check_other_examples_are_refused(recipe: Recipe, folder: Path) -> None:
+    """Where the token files of another run lie beside the text."""
+    prepared(folder / "other", both_ways=True)
+    for name in ("train.source.tokens", "train.target.tokens"):
+        (folder / "other" / "data" / name).replace(folder / "run" / "data" / name)
+    with pytest.raises(UserError, match="not of the same examples"):
+        for _batch in batches_of(recipe, folder / "run").starting_at():
+            pass
+
+
 def test_what_goes_wrong_is_said_here(tmp_path: Path) -> None:
     """By the thread that wants the epoch, whichever drew it. Broken variant: a training that waits for ever."""
     recipe = prepared(tmp_path / "run")
-    prepared(tmp_path / "other", both_ways=True)
-    for name in ("train.source.tokens", "train.target.tokens"):
-        (tmp_path / "other" / "data" / name).replace(tmp_path / "run" / "data" / name)
-    with pytest.raises(UserError, match="not of the same examples"):
-        for _batch in batches_of(recipe, tmp_path / "run").starting_at():
-            pass
+    check_other_examples_are_refused(recipe, tmp_path)
 
 
 def test_another_process_draws_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,12 +235,7 @@ def test_another_process_draws_the_same(tmp_path: Path, monkeypatch: pytest.Monk
     again = batches.starting_at()
     assert all(same(one, other) for (one, _), (other, _) in zip(whole, again, strict=False))
     again.close()
-    prepared(tmp_path / "other", both_ways=True)
-    for name in ("train.source.tokens", "train.target.tokens"):
-        (tmp_path / "other" / "data" / name).replace(tmp_path / "run" / "data" / name)
-    with pytest.raises(UserError, match="not of the same examples"):
-        for _batch in batches_of(recipe, tmp_path / "run").starting_at():
-            pass
+    check_other_examples_are_refused(recipe, tmp_path)
     assert [path.name for path in (tmp_path / "run" / "data").iterdir() if path.name.startswith("tmp")] == []
 
 

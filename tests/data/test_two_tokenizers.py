@@ -10,6 +10,7 @@ import pytest
 import glassformer
 from glassformer.config import Recipe
 from glassformer.errors import ConfigError
+from glassformer.tasks.labels import unknown
 
 SMALL = {"n_layer": 1, "n_head": 2, "n_embd": 16, "n_hidden": 16, "block_size": 64}
 TRAIN = {"steps": 2, "validate_every": 2, "save_every": 2, "device": "cpu"}
@@ -46,6 +47,7 @@ def test_a_feature_is_one_token_and_a_tab_asks_for_it(tmp_path: Path) -> None:
     assert pieces == ["<V> ", "<PST> ", "<1> ", *"sehen"]
     asked = [model.translate(text) for text in ("sehen\tV;PST;1", "<V> <PST> <1> sehen")]
     assert asked[0] == asked[1]
+    assert unknown(model, "sehen\tV;PST;1") == [] and unknown(model, "sehen\tV;PST;9") == ["<9>"]
 
 
 @pytest.mark.parametrize(
